@@ -1,0 +1,13 @@
+//! Ids, names, sizes, digests: the values every other crate speaks in.
+//!
+//! Promises: every type is checked when it is made, so a value that exists is valid.
+//! Refuses to know: I/O, async, the clock, how anything is stored.
+
+pub mod digest;
+pub mod ids;
+pub mod limits;
+pub mod names;
+
+pub use digest::{Checksum, ChecksumAlgorithm, ChecksumKind, ETag};
+pub use ids::{AttemptId, BucketId, ClusterId, ContentId, DiskId, GroupId, NodeId, OwnerId, VersionId};
+pub use names::{BucketName, NameError, ObjectKey};
