@@ -44,8 +44,7 @@ pub enum ChecksumAlgorithm {
 
 impl ChecksumAlgorithm {
     /// All of them.
-    pub const ALL: [ChecksumAlgorithm; 5] =
-        [Self::Crc32, Self::Crc32c, Self::Crc64Nvme, Self::Sha1, Self::Sha256];
+    pub const ALL: [ChecksumAlgorithm; 5] = [Self::Crc32, Self::Crc32c, Self::Crc64Nvme, Self::Sha1, Self::Sha256];
 
     /// As in `x-amz-sdk-checksum-algorithm`.
     pub fn name(self) -> &'static str {

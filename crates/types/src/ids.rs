@@ -90,11 +90,7 @@ impl AttemptId {
     /// The inverse of [`AttemptId::to_bytes`].
     pub fn from_bytes(b: [u8; Self::LEN]) -> Self {
         let word = |i: usize| u32::from_be_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
-        AttemptId {
-            node: word(0),
-            session: word(4),
-            sequence: (u64::from(word(8)) << 32) | u64::from(word(12)),
-        }
+        AttemptId { node: word(0), session: word(4), sequence: (u64::from(word(8)) << 32) | u64::from(word(12)) }
     }
 }
 

@@ -1,0 +1,84 @@
+//! A disk: one directory tree with positioned reads and writes and explicit syncs.
+//!
+//! Paths are relative to the disk's root, `/`-separated, without `.` or `..`. All calls block; callers run them on
+//! [`crate::tasks`] workers. Nothing is durable before [`DiskFile::sync_data`] (and [`Disk::sync_dir`] for names) returned 0.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How a file is opened. Never truncates (rule R5). Symbolic links are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// Must exist; reads only.
+    Read,
+    /// Must exist.
+    ReadWrite,
+    /// Must not exist; mode 0600.
+    CreateNew,
+}
+
+/// Whether reads and writes go through the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// Through the page cache.
+    Buffered,
+    /// Around it (O_DIRECT where the file system allows): offset, length and memory must be multiples of 4,096.
+    Direct,
+}
+
+/// Bytes of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Size of the file system.
+    pub total_bytes: u64,
+    /// What an unprivileged writer may still take.
+    pub free_bytes: u64,
+}
+
+/// One disk.
+pub trait Disk: Send + Sync + Debug {
+    /// Opens `path`.
+    fn open(&self, path: &str, how: Open, caching: Caching) -> io::Result<Arc<dyn DiskFile>>;
+    /// Creates `path` and its missing ancestors (mode 0700). Their names are durable after [`Disk::sync_dir`] of each parent.
+    fn create_dir_all(&self, path: &str) -> io::Result<()>;
+    /// Names in `dir`, sorted; `NotFound` if it does not exist.
+    fn list(&self, dir: &str) -> io::Result<Vec<String>>;
+    /// Renames within the disk, replacing `to`; durable after `sync_dir` of both parents.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Unlinks a file; open handles go on working.
+    fn remove(&self, path: &str) -> io::Result<()>;
+    /// Makes the names in `dir` ("" is the root) durable.
+    fn sync_dir(&self, dir: &str) -> io::Result<()>;
+    /// Free and total bytes.
+    fn space(&self) -> io::Result<Space>;
+    /// Where the root lies in the host's file system, for engines that open their own files; `None` when simulated.
+    fn host_path(&self) -> Option<&Path>;
+}
+
+/// One open file. Positioned, shareable between threads.
+pub trait DiskFile: Send + Sync + Debug {
+    /// Fills `buf` from `offset`; returns how many bytes there were before the end of the file. Holes read as zeros.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// As `read_at`, but only if it need not wait for the disk; `Ok(None)` where it would have to (or cannot tell).
+    fn read_at_cached(&self, _buf: &mut [u8], _offset: u64) -> io::Result<Option<usize>> {
+        Ok(None)
+    }
+    /// Writes all of `buf` at `offset`, growing the file if needed.
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+    /// `fdatasync`. An error is final for the file (rule R3): the caller never retries on it.
+    fn sync_data(&self) -> io::Result<()>;
+    /// Length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether it is empty.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Reserves space for `[offset, offset + len)` and grows the file to that end if shorter; reads as zeros. `StorageFull` when there is none.
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Gives the blocks of `[offset, offset + len)` back; they read as zeros; the length stays.
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Bytes really occupied on the disk (holes excluded).
+    fn allocated_bytes(&self) -> io::Result<u64>;
+}
