@@ -6,4 +6,5 @@
 
 pub mod command;
 pub mod rows;
+pub mod shard;
 pub mod tree;
