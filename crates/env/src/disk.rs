@@ -37,7 +37,31 @@ pub struct Space {
     pub free_bytes: u64,
 }
 
+/// Memory, offsets and lengths of [`Caching::Direct`] I/O are multiples of this many bytes.
+pub const DIRECT_ALIGN: usize = 4096;
+
+/// What a disk object did since it was opened. Failed calls count as calls; bytes are those that succeeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskCounters {
+    /// Calls of `read_at`, and of `read_at_cached` that answered.
+    pub reads: u64,
+    /// Bytes they gave.
+    pub read_bytes: u64,
+    /// Calls of `write_at`.
+    pub writes: u64,
+    /// Bytes they took.
+    pub written_bytes: u64,
+    /// Calls of `sync_data`.
+    pub syncs: u64,
+    /// Calls of `sync_dir`.
+    pub dir_syncs: u64,
+}
+
 /// One disk.
+///
+/// Error kinds that callers may rely on: `NotFound` (no such file or directory), `AlreadyExists` (by `CreateNew`),
+/// `StorageFull`, `Unsupported` (punch), `InvalidInput` (a path that is absolute, empty or has `.`/`..` components).
+/// A symbolic link anywhere in a path is an error of the host's kind (ELOOP or ENOTDIR). Everything else is a fault of the disk.
 pub trait Disk: Send + Sync + Debug {
     /// Opens `path`.
     fn open(&self, path: &str, how: Open, caching: Caching) -> io::Result<Arc<dyn DiskFile>>;
@@ -47,7 +71,7 @@ pub trait Disk: Send + Sync + Debug {
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
     /// Renames within the disk, replacing `to`; durable after `sync_dir` of both parents.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Unlinks a file; open handles go on working.
+    /// Unlinks a file; open handles go on working. Durable after `sync_dir`.
     fn remove(&self, path: &str) -> io::Result<()>;
     /// Makes the names in `dir` ("" is the root) durable.
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
@@ -55,6 +79,8 @@ pub trait Disk: Send + Sync + Debug {
     fn space(&self) -> io::Result<Space>;
     /// Where the root lies in the host's file system, for engines that open their own files; `None` when simulated.
     fn host_path(&self) -> Option<&Path>;
+    /// What it did since it was opened, all files together.
+    fn counters(&self) -> DiskCounters;
 }
 
 /// One open file. Positioned, shareable between threads.
@@ -65,9 +91,11 @@ pub trait DiskFile: Send + Sync + Debug {
     fn read_at_cached(&self, _buf: &mut [u8], _offset: u64) -> io::Result<Option<usize>> {
         Ok(None)
     }
-    /// Writes all of `buf` at `offset`, growing the file if needed.
+    /// Writes all of `buf` at `offset`, growing the file if needed. An error is final for this handle (rule R4): the bytes may be
+    /// there in part, and every later write, sync, allocate and punch answers an error.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
-    /// `fdatasync`. An error is final for the file (rule R3): the caller never retries on it.
+    /// `fdatasync`: makes the file's bytes and length durable (not its name: [`Disk::sync_dir`]). An error is final for the file
+    /// (rule R3): the caller never retries on it, and this handle answers errors from then on.
     fn sync_data(&self) -> io::Result<()>;
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -75,7 +103,7 @@ pub trait DiskFile: Send + Sync + Debug {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// Reserves space for `[offset, offset + len)` and grows the file to that end if shorter; reads as zeros. `StorageFull` when there is none.
+    /// Reserves space for `[offset, offset + len)` and grows the file to that end if shorter; the new part reads as zeros and what was there stays. `StorageFull` when there is none; that is not final.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Gives the blocks of `[offset, offset + len)` back; they read as zeros; the length stays.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;

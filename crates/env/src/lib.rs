@@ -6,7 +6,9 @@
 pub mod buf;
 pub mod clock;
 pub mod disk;
+mod disk_path;
 pub mod random;
+pub mod real_disk;
 pub mod tasks;
 
 use std::sync::Arc;
@@ -20,4 +22,40 @@ pub struct Env {
     pub random: Arc<dyn random::Random>,
     /// Threads, or a seeded scheduler in place of them.
     pub tasks: tasks::Tasks,
+}
+
+impl Env {
+    /// The real world; `pool_threads` serve [`tasks::Tasks::run`].
+    pub fn system(pool_threads: usize) -> Env {
+        Env {
+            clock: Arc::new(clock::SystemClock),
+            random: Arc::new(random::SystemRandom::default()),
+            tasks: tasks::Tasks::threads(pool_threads),
+        }
+    }
+
+    /// A world that is a function of `seed`, with the handles to drive it.
+    pub fn simulated(seed: u64) -> SimEnv {
+        let clock = Arc::new(clock::SimClock::new(SIMULATED_START_MS));
+        let random = Arc::new(random::SimRandom::new(seed));
+        // Another stream than `random`'s: what the code draws must not choose the order it runs in.
+        let (tasks, scheduler) = tasks::Tasks::simulated(!seed);
+        let env = Env { clock: clock.clone(), random: random.clone(), tasks };
+        SimEnv { env, clock, random, scheduler }
+    }
+}
+
+/// Where simulated wall time begins: 2027-01-01T00:00:00Z.
+const SIMULATED_START_MS: u64 = 1_798_761_600_000;
+
+/// A simulated world and its controls.
+pub struct SimEnv {
+    /// What the code under test is given.
+    pub env: Env,
+    /// Moves time.
+    pub clock: Arc<clock::SimClock>,
+    /// The generator behind `env.random`.
+    pub random: Arc<random::SimRandom>,
+    /// Runs what waits.
+    pub scheduler: Arc<tasks::Scheduler>,
 }
