@@ -1,0 +1,118 @@
+//! The canonical request of S3's SigV4.
+//!
+//! Promises: the path is the decoded path encoded once, never normalised; so two spellings of one key have one signature and two
+//! keys never share one.
+
+use super::Head;
+use crate::error::{S3Code, S3Error, S3Result};
+use http::HeaderMap;
+use std::borrow::Cow;
+
+/// What a signature covers.
+pub struct SignedParts<'a, 'h> {
+    /// The head.
+    pub head: &'a Head<'h>,
+    /// Sorted names.
+    pub signed_headers: &'a [&'h str],
+    /// As sent.
+    pub payload: &'a str,
+}
+
+impl SignedParts<'_, '_> {
+    /// The canonical request; for a presigned URL without its signature.
+    pub fn canonical_request(&self, presigned: bool) -> S3Result<Vec<u8>> {
+        let mut out = Vec::with_capacity(1024);
+        out.extend_from_slice(self.head.method.as_bytes());
+        out.push(b'\n');
+        uri_encode(&mut out, self.head.path, true);
+        out.push(b'\n');
+        self.query(&mut out, presigned);
+        out.push(b'\n');
+        for name in self.signed_headers {
+            header_line(&mut out, self.head.headers, name)?;
+        }
+        out.push(b'\n');
+        for (i, name) in self.signed_headers.iter().enumerate() {
+            if i > 0 {
+                out.push(b';');
+            }
+            out.extend_from_slice(name.as_bytes());
+        }
+        out.push(b'\n');
+        out.extend_from_slice(self.payload.as_bytes());
+        Ok(out)
+    }
+
+    fn query(&self, out: &mut Vec<u8>, presigned: bool) {
+        if self.head.query.is_empty() {
+            return;
+        }
+        let mut pairs: Vec<(Cow<'_, [u8]>, Cow<'_, [u8]>)> = self
+            .head
+            .query
+            .iter()
+            .filter(|(n, _)| !(presigned && *n == "X-Amz-Signature"))
+            .map(|(n, v)| (encoded(n), encoded(v)))
+            .collect();
+        pairs.sort_unstable();
+        for (i, (name, value)) in pairs.iter().enumerate() {
+            if i > 0 {
+                out.push(b'&');
+            }
+            out.extend_from_slice(name);
+            out.push(b'=');
+            out.extend_from_slice(value);
+        }
+    }
+}
+
+fn encoded(text: &str) -> Cow<'_, [u8]> {
+    if text.bytes().all(is_unreserved) {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let mut out = Vec::with_capacity(text.len() + 16);
+    uri_encode(&mut out, text, false);
+    Cow::Owned(out)
+}
+
+fn is_unreserved(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_' | b'~')
+}
+
+/// Percent-encodes all but the unreserved characters (and slashes if `keep_slash`), upper-case hex.
+pub fn uri_encode(out: &mut Vec<u8>, text: &str, keep_slash: bool) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for c in text.bytes() {
+        if is_unreserved(c) || (keep_slash && c == b'/') {
+            out.push(c);
+        } else {
+            out.extend_from_slice(&[b'%', HEX[usize::from(c >> 4)], HEX[usize::from(c & 15)]]);
+        }
+    }
+}
+
+/// `name:value\n`: values trimmed, inner runs of blanks one space, several values joined by commas.
+fn header_line(out: &mut Vec<u8>, headers: &HeaderMap, name: &str) -> S3Result<()> {
+    out.extend_from_slice(name.as_bytes());
+    out.push(b':');
+    let mut any = false;
+    for value in headers.get_all(name) {
+        if any {
+            out.push(b',');
+        }
+        any = true;
+        let words = value.as_bytes().split(|c| *c == b' ' || *c == b'\t').filter(|w| !w.is_empty());
+        for (i, word) in words.enumerate() {
+            if i > 0 {
+                out.push(b' ');
+            }
+            out.extend_from_slice(word);
+        }
+    }
+    if !any {
+        return Err(S3Error::with(S3Code::SignatureDoesNotMatch, "A header that was signed is not in the request")
+            .extra("HeaderNotSent", name));
+    }
+    out.push(b'\n');
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! Where the raw bytes of a body come from, bounded in time.
+//!
+//! Promises: a peer that stalls or trickles ends in `RequestTimeout`; a connection that ends early in `IncompleteBody`. What is
+//! left of an unread body goes back to its connection, which decides between draining and closing.
+
+use crate::error::{S3Code, S3Error, S3Result};
+use crate::limits;
+use bytes::Bytes;
+use http_body::Body;
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What a connection learns of the body of its present request.
+#[derive(Default)]
+pub struct Leftover {
+    body: Mutex<Option<Incoming>>,
+    bytes: AtomicU64,
+    polled: AtomicBool,
+}
+
+impl Leftover {
+    /// The unread rest, once the request was dropped.
+    pub fn take(&self) -> Option<Incoming> {
+        self.body.lock().take()
+    }
+
+    /// Body bytes received.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether anybody asked for the body (then `100 Continue` was sent if it was expected).
+    pub fn polled(&self) -> bool {
+        self.polled.load(Ordering::Relaxed)
+    }
+}
+
+enum Kind {
+    Incoming { body: Option<Incoming>, leftover: Option<Arc<Leftover>> },
+    Bytes(Option<Bytes>),
+}
+
+/// Raw bytes of a body.
+pub struct Source {
+    kind: Kind,
+    waited: Duration,
+    received: u64,
+}
+
+impl Source {
+    /// These bytes.
+    pub fn bytes(bytes: Bytes) -> Self {
+        Source { kind: Kind::Bytes((!bytes.is_empty()).then_some(bytes)), waited: Duration::ZERO, received: 0 }
+    }
+
+    /// What hyper receives.
+    pub fn incoming(body: Incoming, leftover: Option<Arc<Leftover>>) -> Self {
+        Source { kind: Kind::Incoming { body: Some(body), leftover }, waited: Duration::ZERO, received: 0 }
+    }
+
+    /// The next bytes; `None` at the end. Never empty.
+    pub async fn next(&mut self) -> S3Result<Option<Bytes>> {
+        let Kind::Incoming { body, leftover } = &mut self.kind else {
+            let Kind::Bytes(bytes) = &mut self.kind else { return Ok(None) };
+            return Ok(bytes.take());
+        };
+        let Some(incoming) = body else { return Ok(None) };
+        if let Some(l) = leftover {
+            l.polled.store(true, Ordering::Relaxed);
+        }
+        match next_data(incoming, &mut self.waited).await? {
+            Some(bytes) => {
+                self.received += bytes.len() as u64;
+                if let Some(l) = leftover {
+                    l.bytes.store(self.received, Ordering::Relaxed);
+                }
+                check_rate(self.received, self.waited)?;
+                Ok(Some(bytes))
+            }
+            None => {
+                *body = None;
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        if let Kind::Incoming { body, leftover: Some(leftover) } = &mut self.kind
+            && let Some(body) = body.take()
+            && !body.is_end_stream()
+        {
+            *leftover.body.lock() = Some(body);
+        }
+    }
+}
+
+fn timeout() -> S3Error {
+    S3Error::new(S3Code::RequestTimeout)
+}
+
+/// The next data frame that is not empty. HTTP trailers are dropped: nothing in S3 speaks through them.
+async fn next_data(incoming: &mut Incoming, waited: &mut Duration) -> S3Result<Option<Bytes>> {
+    loop {
+        let began = Instant::now();
+        let frame =
+            tokio::time::timeout(limits::BODY_IDLE_TIMEOUT, poll_fn(|cx| Pin::new(&mut *incoming).poll_frame(cx)));
+        let frame = frame.await.map_err(|_| timeout())?;
+        *waited += began.elapsed();
+        match frame {
+            None => return Ok(None),
+            Some(Err(e)) => {
+                tracing::debug!(error = %e, "a body broke off");
+                return Err(S3Error::new(S3Code::IncompleteBody));
+            }
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data()
+                    && !data.is_empty()
+                {
+                    return Ok(Some(data));
+                }
+            }
+        }
+    }
+}
+
+/// Only the time we waited for the client counts, not the time the store needed.
+fn check_rate(received: u64, waited: Duration) -> S3Result<()> {
+    let slow =
+        waited > limits::BODY_RATE_GRACE && received / waited.as_secs().max(1) < limits::BODY_MIN_BYTES_PER_SECOND;
+    if slow { Err(timeout()) } else { Ok(()) }
+}

@@ -1,0 +1,150 @@
+//! Answers: what a handler hands back, and the two date forms of S3.
+//!
+//! Promises: a value, no I/O. Refuses to know: hyper.
+
+use crate::error::S3Error;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use object_controller::api::ReadBody;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The bytes of an answer.
+pub enum S3Body {
+    /// None. A `Content-Length` among the headers is kept (HEAD).
+    Empty,
+    /// All of them; leaves in one segment with the head.
+    Full(Bytes),
+    /// Exactly that many bytes as they come. An error, or an end too early, aborts the connection.
+    Stream(Box<dyn ReadBody>, u64),
+}
+
+impl S3Body {
+    /// `len` bytes of `body`, in one piece if they are in memory already.
+    pub fn from_read(mut body: Box<dyn ReadBody>, len: u64) -> Self {
+        match body.take_ready() {
+            Some(b) if b.len() as u64 == len => S3Body::Full(b),
+            // A short or long answer is a mistake of the store; the stream of the wrong length aborts.
+            Some(b) => S3Body::Stream(Box::new(OnePiece(Some(b))), len),
+            None => S3Body::Stream(body, len),
+        }
+    }
+}
+
+/// Ready bytes of the wrong length, streamed so that the length check of the server sees them.
+struct OnePiece(Option<Bytes>);
+
+impl ReadBody for OnePiece {
+    fn next(
+        &mut self,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Option<Bytes>, object_controller::api::StoreError>> + Send + '_>>
+    {
+        let piece = self.0.take();
+        Box::pin(async move { Ok(piece) })
+    }
+}
+
+/// An answer. The server adds the request id, host id, date and server headers.
+pub struct S3Response {
+    /// Status.
+    pub status: StatusCode,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// Body.
+    pub body: S3Body,
+    /// Name of the operation for metrics and logs, such as `GetObject`; set by the handler.
+    pub operation: &'static str,
+    /// The error this answer tells, if it is one; the server writes its XML (nothing for HEAD).
+    pub error: Option<Box<S3Error>>,
+}
+
+impl S3Response {
+    /// That status without a body.
+    pub fn status(status: StatusCode) -> Self {
+        S3Response { status, headers: HeaderMap::new(), body: S3Body::Empty, operation: "-", error: None }
+    }
+
+    /// 200 without a body.
+    pub fn ok() -> Self {
+        Self::status(StatusCode::OK)
+    }
+
+    /// 204.
+    pub fn no_content() -> Self {
+        Self::status(StatusCode::NO_CONTENT)
+    }
+
+    /// 200 with an XML document.
+    pub fn xml(document: Bytes) -> Self {
+        let mut r = Self::ok();
+        r.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+        r.body = S3Body::Full(document);
+        r
+    }
+
+    /// Sets a header; a value that is no header value (CR, LF, NUL) is an error of ours or of stored data: it is dropped, never split.
+    pub fn set(&mut self, name: HeaderName, value: &str) {
+        if let Ok(v) = HeaderValue::from_bytes(value.as_bytes()) {
+            self.headers.insert(name, v);
+        }
+    }
+
+    /// The same with the operation's name.
+    #[must_use]
+    pub fn operation(mut self, name: &'static str) -> Self {
+        self.operation = name;
+        self
+    }
+}
+
+impl From<S3Error> for S3Response {
+    fn from(e: S3Error) -> Self {
+        let mut r = Self::status(e.status());
+        e.write_headers(&mut r.headers);
+        r.error = Some(Box::new(e));
+        r
+    }
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`, whole seconds.
+pub fn http_date(ms: u64) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs((ms / 1000).min(LAST_SECOND)))
+}
+
+/// The last second of the year 9999, beyond which neither form can say a date.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// `2026-01-31T00:00:00.000Z`.
+pub fn iso_date(ms: u64) -> String {
+    let ms = ms.min(LAST_SECOND * 1000 + 999);
+    let days = ms / 86_400_000;
+    let (y, m, d) = civil(days);
+    let s = ms / 1000 % 86_400;
+    format!("{y:04}-{m:02}-{d:02}T{:02}:{:02}:{:02}.{:03}Z", s / 3600, s / 60 % 60, s % 60, ms % 1000)
+}
+
+/// Year, month and day of a count of days since the epoch (Gregorian, years counted from March).
+fn civil(days: u64) -> (u64, u64, u64) {
+    let z = days + 719_468;
+    let era = z / 146_097;
+    let doe = z % 146_097;
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let day = doy - (153 * mp + 2) / 5 + 1;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    (yoe + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_have_the_forms_of_s3() {
+        assert_eq!(iso_date(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(iso_date(951_782_400_123), "2000-02-29T00:00:00.123Z");
+        assert_eq!(iso_date(1_796_083_199_999), "2026-11-30T23:59:59.999Z");
+        assert_eq!(iso_date(u64::MAX), "9999-12-31T23:59:59.999Z");
+        assert_eq!(http_date(784_111_777_999), "Sun, 06 Nov 1994 08:49:37 GMT");
+    }
+}

@@ -1,0 +1,203 @@
+//! Writes XML documents.
+//!
+//! Promises: every text is escaped, control characters become numeric references, elements close in the order they opened.
+//! A key with a control character is thereby not XML 1.0, but it is what AWS answers, and the rest of the listing stays readable.
+
+use bytes::Bytes;
+use std::fmt::Write;
+
+/// The namespace of S3's documents.
+pub const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
+
+const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+
+/// A document being written.
+pub struct XmlWriter {
+    buf: String,
+    open: Vec<&'static str>,
+}
+
+impl XmlWriter {
+    /// A document whose root is `root` in S3's namespace.
+    pub fn document(root: &'static str) -> Self {
+        let mut w = Self::with_capacity(512);
+        w.open_with(root, &[("xmlns", NAMESPACE)]);
+        w
+    }
+
+    /// A document whose root is `root` without a namespace (errors).
+    pub fn plain(root: &'static str) -> Self {
+        let mut w = Self::with_capacity(512);
+        w.open(root);
+        w
+    }
+
+    fn with_capacity(bytes: usize) -> Self {
+        let mut buf = String::with_capacity(bytes);
+        buf.push_str(DECLARATION);
+        XmlWriter { buf, open: Vec::with_capacity(4) }
+    }
+
+    /// Makes room for a large document.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.buf.reserve(bytes);
+    }
+
+    /// Opens an element.
+    pub fn open(&mut self, name: &'static str) {
+        self.buf.push('<');
+        self.buf.push_str(name);
+        self.buf.push('>');
+        self.open.push(name);
+    }
+
+    /// Opens an element with attributes.
+    pub fn open_with(&mut self, name: &'static str, attributes: &[(&str, &str)]) {
+        self.buf.push('<');
+        self.buf.push_str(name);
+        for (k, v) in attributes {
+            self.buf.push(' ');
+            self.buf.push_str(k);
+            self.buf.push_str("=\"");
+            escape_into(&mut self.buf, v);
+            self.buf.push('"');
+        }
+        self.buf.push('>');
+        self.open.push(name);
+    }
+
+    /// Closes the element opened last.
+    pub fn close(&mut self) {
+        debug_assert!(!self.open.is_empty(), "close without open");
+        if let Some(name) = self.open.pop() {
+            self.end_tag(name);
+        }
+    }
+
+    /// An element with what `inner` writes.
+    pub fn nest(&mut self, name: &'static str, inner: impl FnOnce(&mut Self)) {
+        self.open(name);
+        inner(self);
+        self.close();
+    }
+
+    /// An element with a text.
+    pub fn text(&mut self, name: &str, value: &str) {
+        self.start_tag(name);
+        escape_into(&mut self.buf, value);
+        self.end_tag(name);
+    }
+
+    /// An element with a text, if there is one.
+    pub fn text_opt(&mut self, name: &str, value: Option<&str>) {
+        if let Some(v) = value {
+            self.text(name, v);
+        }
+    }
+
+    /// An element with a value that needs no escaping, such as a number.
+    pub fn display(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.start_tag(name);
+        let at = self.buf.len();
+        let _ = write!(self.buf, "{value}");
+        debug_assert!(!self.buf[at..].contains(['<', '>', '&', '"', '\r']), "display() is for harmless values");
+        self.end_tag(name);
+    }
+
+    /// An entity tag, in the (escaped) quotes that S3 puts around it.
+    pub fn etag(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.start_tag(name);
+        let _ = write!(self.buf, "&quot;{value}&quot;");
+        self.end_tag(name);
+    }
+
+    /// Milliseconds since the epoch as `2026-01-31T00:00:00.000Z`.
+    pub fn time_ms(&mut self, name: &str, ms: u64) {
+        self.start_tag(name);
+        self.buf.push_str(&crate::response::iso_date(ms));
+        self.end_tag(name);
+    }
+
+    /// The document. Closes what is open.
+    pub fn finish(mut self) -> Bytes {
+        while !self.open.is_empty() {
+            self.close();
+        }
+        Bytes::from(self.buf)
+    }
+
+    fn start_tag(&mut self, name: &str) {
+        self.buf.push('<');
+        self.buf.push_str(name);
+        self.buf.push('>');
+    }
+
+    fn end_tag(&mut self, name: &str) {
+        self.buf.push_str("</");
+        self.buf.push_str(name);
+        self.buf.push('>');
+    }
+}
+
+/// Appends `text`, escaped for content and attributes. Runs of harmless bytes are copied whole.
+fn escape_into(buf: &mut String, text: &str) {
+    let mut from = 0;
+    for (i, c) in text.bytes().enumerate() {
+        let named = match c {
+            b'&' => "&amp;",
+            b'<' => "&lt;",
+            b'>' => "&gt;",
+            b'"' => "&quot;",
+            0..=0x1f | 0x7f if c != b'\n' && c != b'\t' => "",
+            _ => continue,
+        };
+        // All the bytes above are ASCII, so `i` is a character boundary.
+        buf.push_str(&text[from..i]);
+        from = i + 1;
+        if named.is_empty() {
+            let _ = write!(buf, "&#{c};");
+        } else {
+            buf.push_str(named);
+        }
+    }
+    buf.push_str(&text[from..]);
+    escape_noncharacters(buf);
+}
+
+/// U+FFFE and U+FFFF are no XML characters either; they are so rare that a second look costs nothing.
+fn escape_noncharacters(buf: &mut String) {
+    if memchr::memchr(0xef, buf.as_bytes()).is_some() && buf.contains(['\u{fffe}', '\u{ffff}']) {
+        *buf = buf.replace('\u{fffe}', "&#65534;").replace('\u{ffff}', "&#65535;");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(text: &str) -> String {
+        let mut w = XmlWriter::plain("K");
+        w.text("V", text);
+        String::from_utf8(w.finish().to_vec()).expect("UTF-8")
+    }
+
+    #[test]
+    fn texts_are_escaped() {
+        assert!(written("Net & Works<\">'").contains("<V>Net &amp; Works&lt;&quot;&gt;'</V>"));
+        assert!(written("a\rb").contains("<V>a&#13;b</V>"));
+        assert!(written("bad\u{1}key").contains("<V>bad&#1;key</V>"));
+        assert!(written("é\n\t\u{ffff}").contains("<V>é\n\t&#65535;</V>"));
+    }
+
+    #[test]
+    fn elements_close_in_order() {
+        let mut w = XmlWriter::document("A");
+        w.open("B");
+        w.nest("C", |w| w.display("D", 7));
+        let text = String::from_utf8(w.finish().to_vec()).expect("UTF-8");
+        assert!(
+            text.ends_with("<A xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><B><C><D>7</D></C></B></A>"),
+            "{text}"
+        );
+    }
+}
