@@ -17,8 +17,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Alignment of memory, offset and length that direct I/O wants, in bytes.
-pub const ALIGN: usize = 4096;
+/// Where blocks start and what their capacities are multiples of, in bytes: what direct I/O asks for.
+pub const ALIGN: usize = crate::disk::DIRECT_ALIGN;
 
 /// A heap block on a [`ALIGN`] boundary with a length and a fixed capacity (a multiple of [`ALIGN`]).
 ///

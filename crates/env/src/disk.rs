@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// How a file is opened. Never truncates (rule R5). Symbolic links are refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Open {
     /// Must exist; reads only.
     Read,
@@ -69,7 +69,7 @@ pub trait Disk: Send + Sync + Debug {
     fn create_dir_all(&self, path: &str) -> io::Result<()>;
     /// Names in `dir`, sorted; `NotFound` if it does not exist.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
-    /// Renames within the disk, replacing `to`; durable after `sync_dir` of both parents.
+    /// Renames a file within the disk, replacing `to`; durable after `sync_dir` of both parents.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Unlinks a file; open handles go on working. Durable after `sync_dir`.
     fn remove(&self, path: &str) -> io::Result<()>;
@@ -109,4 +109,19 @@ pub trait DiskFile: Send + Sync + Debug {
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Bytes really occupied on the disk (holes excluded).
     fn allocated_bytes(&self) -> io::Result<u64>;
+}
+
+/// Asserts what [`Caching::Direct`] asks of its callers, on every implementation and also where the host would not mind.
+pub(crate) fn assert_direct(caching: Caching, buf: &[u8], offset: u64) {
+    if caching == Caching::Direct {
+        let aligned = buf.as_ptr().addr().is_multiple_of(DIRECT_ALIGN)
+            && buf.len().is_multiple_of(DIRECT_ALIGN)
+            && offset.is_multiple_of(DIRECT_ALIGN as u64);
+        assert!(
+            aligned,
+            "direct I/O of {} bytes at {offset}, memory at {:p}: not multiples of 4096",
+            buf.len(),
+            buf.as_ptr()
+        );
+    }
 }

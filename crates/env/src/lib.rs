@@ -5,11 +5,14 @@
 
 pub mod buf;
 pub mod clock;
+mod counters;
 pub mod disk;
 mod disk_path;
 pub mod random;
 pub mod real_disk;
+pub mod sim_disk;
 pub mod tasks;
+mod trace;
 
 use std::sync::Arc;
 

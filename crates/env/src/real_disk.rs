@@ -4,7 +4,6 @@
 //! a handle that failed to write or to sync never answers success again (rules R3 and R4).
 //! Refuses to know: what the files are, whether the host's disk tells the truth.
 
-mod counters;
 mod sys;
 
 use std::ffi::OsStr;
@@ -17,9 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::disk::{Caching, DIRECT_ALIGN, Disk, DiskCounters, DiskFile, Open, Space};
+use crate::counters::Counters;
+use crate::disk::{Caching, DIRECT_ALIGN, Disk, DiskCounters, DiskFile, Open, Space, assert_direct};
 use crate::disk_path::{components, dir_components, parent_and_name};
-use counters::Counters;
 
 /// A directory of the host as a [`Disk`].
 #[derive(Debug)]
@@ -168,15 +167,6 @@ struct RealFile {
 }
 
 impl RealFile {
-    fn assert_aligned(&self, buf: *const u8, len: usize, offset: u64) {
-        if self.caching == Caching::Direct {
-            let aligned = buf.addr().is_multiple_of(DIRECT_ALIGN)
-                && len.is_multiple_of(DIRECT_ALIGN)
-                && offset.is_multiple_of(DIRECT_ALIGN as u64);
-            assert!(aligned, "direct I/O of {len} bytes at {offset}, memory at {buf:p}: not multiples of 4096");
-        }
-    }
-
     fn refuse_if_failed(&self) -> io::Result<()> {
         match self.failed.load(Ordering::Acquire) {
             true => Err(io::Error::other("an earlier write or sync of this file failed")),
@@ -212,14 +202,14 @@ impl RealFile {
 
 impl DiskFile for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.assert_aligned(buf.as_ptr(), buf.len(), offset);
+        assert_direct(self.caching, buf, offset);
         let result = self.read_all(buf, offset);
         self.counters.read(&result);
         result
     }
 
     fn read_at_cached(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        self.assert_aligned(buf.as_ptr(), buf.len(), offset);
+        assert_direct(self.caching, buf, offset);
         if self.bypasses_cache {
             return Ok(None);
         }
@@ -233,7 +223,7 @@ impl DiskFile for RealFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.assert_aligned(buf.as_ptr(), buf.len(), offset);
+        assert_direct(self.caching, buf, offset);
         self.refuse_if_failed()?;
         // Continues after partial writes and interruptions.
         let result = self.sticky(self.file.write_all_at(buf, offset));
@@ -253,6 +243,9 @@ impl DiskFile for RealFile {
     }
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
         self.refuse_if_failed()?;
         match sys::allocate(&self.file, offset, len) {
             Err(error) if error.kind() == ErrorKind::Unsupported => self.grow_to(offset + len),
@@ -262,6 +255,9 @@ impl DiskFile for RealFile {
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
         self.refuse_if_failed()?;
         match sys::punch(&self.file, offset, len) {
             Err(error) if error.kind() == ErrorKind::Unsupported => Err(error),

@@ -3,7 +3,7 @@
 //! Promises: same seed and same program, same order, so same trace. Everything runs inside the caller's call.
 //! Refuses to know: time (move a `SimClock` between steps), threads.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::{Future, pending};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,9 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::random::Xoshiro;
-
-/// Events kept for looking at; the digest covers all that ever happened.
-const KEPT_EVENTS: usize = 4096;
+use crate::trace::Trace;
 
 /// A worker as the scheduler sees it.
 pub(super) trait Station: Send + Sync {
@@ -36,7 +34,7 @@ pub(super) trait Station: Send + Sync {
 }
 
 /// One choice the scheduler made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A future, by the number [`Scheduler::spawn`] counted, was polled.
     Polled(u64),
@@ -63,8 +61,7 @@ struct State {
     /// Clients that are not finished, including the one being polled.
     unfinished: BTreeSet<u64>,
     next_id: u64,
-    events: VecDeque<Event>,
-    digest: u64,
+    trace: Trace<Event>,
 }
 
 enum Choice {
@@ -82,8 +79,7 @@ impl Scheduler {
             clients: BTreeMap::new(),
             unfinished: BTreeSet::new(),
             next_id: 0,
-            events: VecDeque::new(),
-            digest: 0xcbf2_9ce4_8422_2325,
+            trace: Trace::new(),
         };
         Scheduler { state: Mutex::new(state), woken: Arc::default() }
     }
@@ -156,12 +152,12 @@ impl Scheduler {
 
     /// The last choices made, oldest first.
     pub fn events(&self) -> Vec<Event> {
-        self.state.lock().events.iter().cloned().collect()
+        self.state.lock().trace.events()
     }
 
     /// A digest of all choices ever made: equal for two runs of the same seed.
     pub fn digest(&self) -> u64 {
-        self.state.lock().digest
+        self.state.lock().trace.digest()
     }
 
     pub(super) fn register(&self, station: Arc<dyn Station>) {
@@ -223,12 +219,12 @@ impl Scheduler {
             return Some(state.choose_batch(*id));
         }
         if let Some(id) = jobs.get(pick - busy.len()) {
-            state.record(Event::Ran(*id));
+            state.trace.record(Event::Ran(*id));
             return state.jobs.remove(id).map(Choice::Job);
         }
         let id = clients[pick - busy.len() - jobs.len()];
         woken.remove(&id);
-        state.record(Event::Polled(id));
+        state.trace.record(Event::Polled(id));
         state.clients.remove(&id).map(|client| Choice::Client(id, client))
     }
 
@@ -281,18 +277,8 @@ impl State {
     fn choose_batch(&mut self, id: u64) -> Choice {
         let station = self.stations[&id].clone();
         let count = 1 + self.random.below(station.queued().min(station.max_batch()));
-        self.record(Event::Handled(station.name(), count));
+        self.trace.record(Event::Handled(station.name(), count));
         Choice::Batch(station, count)
-    }
-
-    fn record(&mut self, event: Event) {
-        for byte in format!("{event:?};").bytes() {
-            self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-        if self.events.len() == KEPT_EVENTS {
-            self.events.pop_front();
-        }
-        self.events.push_back(event);
     }
 }
 
