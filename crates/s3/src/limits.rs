@@ -8,8 +8,8 @@ use std::time::Duration;
 pub const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// Bytes of a request head: a presigned URL (2 KiB), 2 KiB of user metadata, cookies of proxies; AWS allows 8 KiB.
 pub const HEAD_MAX_BYTES: usize = 32 << 10;
-/// Headers of a request. AWS-SDK requests carry about 20.
-pub const HEADERS_MAX: usize = 200;
+/// Headers of a request: what hyper parses without allocating. AWS-SDK requests carry about 20.
+pub const HEADERS_MAX: usize = 100;
 /// Clock difference allowed between client and server, as AWS.
 pub const CLOCK_SKEW_MS: u64 = 15 * 60 * 1000;
 /// Longest life of a presigned URL: 7 days, as AWS.
@@ -60,3 +60,7 @@ pub const FORM_BOUNDARY_MAX_BYTES: usize = 70;
 pub const FORM_PART_HEAD_MAX_BYTES: usize = 4 << 10;
 /// Conditions in a POST policy.
 pub const POLICY_CONDITIONS_MAX: usize = 100;
+/// Bytes that hyper reads at once at most: also the largest piece of a body.
+pub const READ_BUFFER_MAX_BYTES: usize = 256 << 10;
+/// Empty lines before a request line (RFC 9112 2.2 lets a server skip some).
+pub const EMPTY_LINES_MAX: u32 = 4;

@@ -89,6 +89,18 @@ pub struct Authenticated {
     pub signer: Option<ChunkSigner>,
 }
 
+impl Authenticated {
+    /// A CORS preflight: no credentials, no body.
+    pub fn preflight() -> Self {
+        Authenticated {
+            identity: Identity::Anonymous,
+            kind: AuthenticationKind::None,
+            payload: PayloadMode::Unsigned,
+            signer: None,
+        }
+    }
+}
+
 /// What a client claims, from either place, before anything is verified.
 struct Claim<'a> {
     access_key: &'a str,

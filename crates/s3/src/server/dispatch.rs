@@ -1,0 +1,231 @@
+//! From hyper's request to a handler and back.
+//!
+//! Promises: nothing reaches the handler before its target was parsed and its credentials held; every answer carries the ids.
+
+use super::connection::ConnectionState;
+use super::reply::{Account, ReplyBody, micros_since};
+use super::{Handler, Observer, ServerConfig};
+use crate::auth::{Authenticated, Authenticator, Head};
+use crate::body::{Expectations, Leftover, RequestBody, Source};
+use crate::error::{S3Code, S3Error, S3Result};
+use crate::request::{AuthenticationKind, Query, S3Request, Target};
+use crate::response::{S3Body, S3Response};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Body;
+use hyper::body::Incoming;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// What all connections share.
+pub struct Shared<H> {
+    /// Settings.
+    pub config: ServerConfig,
+    /// Verifies.
+    pub authenticator: Arc<Authenticator>,
+    /// Answers.
+    pub handler: Arc<H>,
+    /// Is told.
+    pub observer: Arc<dyn Observer>,
+    /// Slots for requests.
+    pub slots: Arc<Semaphore>,
+    /// Numbers requests.
+    pub request_ids: RequestIds,
+}
+
+/// Mints request ids: unique within a process, unlikely to repeat over restarts. They are no secret.
+pub struct RequestIds {
+    seed: u64,
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    /// Starts from the time of the start.
+    pub fn new(now_ms: u64) -> Self {
+        RequestIds { seed: now_ms, next: AtomicU64::new(0) }
+    }
+
+    fn mint(&self) -> String {
+        let n = self.next.fetch_add(1, Ordering::Relaxed);
+        // An odd multiplier permutes the 64-bit numbers, so ids of one start never collide.
+        let mixed = (self.seed << 20).wrapping_add(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        format!("{mixed:016X}")
+    }
+}
+
+/// Answers one request.
+pub async fn answer<H: Handler>(
+    shared: Arc<Shared<H>>,
+    connection: Arc<ConnectionState>,
+    request: Request<Incoming>,
+) -> Response<ReplyBody> {
+    let began = Instant::now();
+    let request_id = shared.request_ids.mint();
+    let (parts, body) = request.into_parts();
+    let is_head = parts.method == Method::HEAD;
+    let resource = parts.uri.path().to_owned();
+    let expects_continue = parts.headers.contains_key(header::EXPECT);
+    let received = (!body.is_end_stream()).then(|| Arc::new(Leftover::default()));
+    let source = Source::incoming(body, received.clone());
+    let permit = Arc::clone(&shared.slots).try_acquire_owned().ok();
+    let prepared = match &permit {
+        Some(_) => prepare(&shared, parts, source, connection.remote, request_id.clone()),
+        None => {
+            drop(source);
+            Err(S3Error::new(S3Code::SlowDown).header(header::RETRY_AFTER, HeaderValue::from_static("1")))
+        }
+    };
+    let mut response = match prepared {
+        Ok(request) => shared.handler.handle(request).await,
+        Err(e) => e.into(),
+    };
+    settle_unread_body(&connection, received.as_deref(), expects_continue, &mut response);
+    complete(&mut response, is_head, &resource, &request_id, &shared.config.host_id);
+    let account = Account {
+        observer: Arc::clone(&shared.observer),
+        _permit: permit,
+        request_id,
+        operation: response.operation,
+        status: response.status.as_u16(),
+        began,
+        first_byte_us: micros_since(began),
+        received,
+    };
+    let mut out = Response::new(ReplyBody::new(response.body, account));
+    *out.status_mut() = response.status;
+    *out.headers_mut() = response.headers;
+    out
+}
+
+fn prepare<H>(
+    shared: &Shared<H>,
+    parts: Parts,
+    source: Source,
+    remote: SocketAddr,
+    request_id: String,
+) -> S3Result<S3Request> {
+    let target = Target::parse(
+        parts.uri.path(),
+        parts.uri.query().unwrap_or(""),
+        host_of(&parts)?,
+        &shared.config.domains,
+    )?;
+    let mut headers = parts.headers;
+    let authenticated = authenticate(&shared.authenticator, &parts.method, &target, &headers)?;
+    if authenticated.kind == AuthenticationKind::Presigned {
+        hoist(&target.query, &mut headers);
+    }
+    let expectations = Expectations::of(&headers, &authenticated.payload);
+    Ok(S3Request {
+        method: parts.method,
+        bucket: target.bucket,
+        key: target.key,
+        query: target.query,
+        virtual_host: target.virtual_host,
+        resource: parts.uri.path().to_owned(),
+        remote,
+        request_id,
+        identity: authenticated.identity,
+        authentication: authenticated.kind,
+        body: RequestBody::new(source, expectations, authenticated.signer),
+        headers,
+    })
+}
+
+/// The one Host header. A target with an authority of its own must name the same.
+fn host_of(parts: &Parts) -> S3Result<&str> {
+    let bad = || S3Error::with(S3Code::InvalidRequest, "The request needs exactly one valid Host header");
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(bad()) };
+    let host = host.to_str().map_err(|_| bad())?;
+    match parts.uri.authority() {
+        Some(a) if !a.as_str().eq_ignore_ascii_case(host) => Err(bad()),
+        _ => Ok(host),
+    }
+}
+
+/// A CORS preflight cannot be signed (browsers send it by themselves) and answers nothing but the bucket's CORS rules.
+fn authenticate(
+    authenticator: &Authenticator,
+    method: &Method,
+    target: &Target,
+    headers: &HeaderMap,
+) -> S3Result<Authenticated> {
+    if method == Method::CONNECT {
+        return Err(S3Error::new(S3Code::MethodNotAllowed));
+    }
+    if method == Method::OPTIONS {
+        return Ok(Authenticated::preflight());
+    }
+    authenticator.authenticate(&Head { method: method.as_str(), path: &target.path, query: &target.query, headers })
+}
+
+/// SDKs move `x-amz-*` headers into the query of a presigned URL, where they are signed with it. Headers win; what speaks of
+/// a body's checksum stays out, because SDKs compute that before there is a body.
+fn hoist(query: &Query, headers: &mut HeaderMap) {
+    for (name, value) in query.iter() {
+        let Some(head) = name.get(..6) else { continue };
+        if !head.eq_ignore_ascii_case("x-amz-") {
+            continue;
+        }
+        let lower = name.to_ascii_lowercase();
+        let own = ["algorithm", "credential", "date", "expires", "signedheaders", "signature", "content-sha256"];
+        let rest = &lower[6..];
+        if own.contains(&rest) || rest.starts_with("checksum-") || rest.starts_with("sdk-") {
+            continue;
+        }
+        if let (Ok(n), Ok(v)) = (HeaderName::from_bytes(lower.as_bytes()), HeaderValue::from_bytes(value.as_bytes())) {
+            headers.entry(n).or_insert(v);
+        }
+    }
+}
+
+/// Decides what becomes of a body that the handler did not read to its end.
+fn settle_unread_body(
+    connection: &ConnectionState,
+    received: Option<&Leftover>,
+    expects_continue: bool,
+    response: &mut S3Response,
+) {
+    let Some((received, body)) = received.and_then(|r| r.take().map(|b| (r, b))) else { return };
+    if expects_continue && !received.polled() {
+        // The client waits for a word before it sends: it will not, and whether it does is ambiguous to the framing.
+        response.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        connection.linger();
+        return;
+    }
+    connection.drain(body);
+}
+
+/// Writes the error's XML, the ids, and what HEAD needs.
+fn complete(response: &mut S3Response, is_head: bool, resource: &str, request_id: &str, host_id: &str) {
+    if let Some(e) = &response.error {
+        if response.status.is_server_error() {
+            tracing::warn!(request_id, code = e.code.name(), message = %e.message, "a request failed");
+        }
+        let bodiless = is_head || response.status == StatusCode::NOT_MODIFIED;
+        response.body = if bodiless {
+            S3Body::Empty
+        } else {
+            response.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+            S3Body::Full(e.xml(resource, request_id, host_id))
+        };
+    }
+    if is_head {
+        let len = match &response.body {
+            S3Body::Empty => None,
+            S3Body::Full(b) => Some(b.len() as u64),
+            S3Body::Stream(_, len) => Some(*len),
+        };
+        if let Some(len) = len {
+            response.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
+        }
+        response.body = S3Body::Empty;
+    }
+    response.set(HeaderName::from_static("x-amz-request-id"), request_id);
+    response.set(HeaderName::from_static("x-amz-id-2"), host_id);
+    response.headers.insert(header::SERVER, HeaderValue::from_static("Ashlar"));
+}
