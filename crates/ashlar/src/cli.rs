@@ -1,0 +1,197 @@
+//! The command line as types. Knows no logic: each subcommand's story is in its own file.
+
+use clap::{Args, Parser, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// An S3-compatible object store that scales out, is fast and heals itself.
+#[derive(Parser)]
+#[command(name = "ashlar", version, max_term_width = 120)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a store on this machine.
+    Server(ServerArgs),
+    /// Ask or tell a running server.
+    Admin(AdminArgs),
+    /// Print what lies on a disk. Reads only; the server may be running.
+    Inspect(InspectArgs),
+    /// Load an S3 endpoint and report rates and latencies; every byte is verified.
+    Bench(bench::cli::BenchArgs),
+}
+
+#[derive(Args, Clone)]
+pub struct ServerArgs {
+    /// Data folder, one for each disk; made if missing.
+    #[arg(long = "data-dir", default_value = "./ashlar-data")]
+    pub data_dirs: Vec<PathBuf>,
+    /// Address of the S3 endpoint; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:9000")]
+    pub listen: SocketAddr,
+    /// Address of health, metrics and the admin API; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:9001")]
+    pub admin_listen: SocketAddr,
+    /// Copies of data and metadata, on so many distinct data folders.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
+    pub rf: u8,
+    /// Memory for caches and buffers together.
+    #[arg(long, default_value = "1GiB", value_parser = parse_bytes)]
+    pub memory: u64,
+    /// Region that signatures must name.
+    #[arg(long, default_value = "us-east-1")]
+    pub region: String,
+    /// Domain whose sub-domains are buckets (virtual-host style).
+    #[arg(long, default_value = "localhost")]
+    pub domain: Vec<String>,
+    /// Print one line {endpoint, admin, pid} when ready, and logs as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Length of a day in lifecycle rules, for tests. Lifecycle is not there yet: accepted and unused.
+    #[arg(long, hide = true)]
+    pub lifecycle_day: Option<String>,
+    /// Wait between condemning and reclaiming space; shorter in tests.
+    #[arg(long, hide = true, default_value = "10m", value_parser = parse_duration_ms)]
+    pub reclaim_delay: u64,
+    /// Bytes of an extent group.
+    #[arg(long, hide = true, default_value = "64MiB", value_parser = parse_bytes)]
+    pub group_size: u64,
+}
+
+#[derive(Args)]
+pub struct AdminArgs {
+    /// Admin address of the server.
+    #[arg(long, global = true, default_value = "127.0.0.1:9001", env = "ASHLAR_ADMIN")]
+    pub admin: String,
+    /// Data folder to take the root keys from, if they are not in ASHLAR_ROOT_ACCESS_KEY and ASHLAR_ROOT_SECRET_KEY.
+    #[arg(long, global = true, default_value = "./ashlar-data")]
+    pub data_dir: PathBuf,
+    /// Answer in JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: AdminCommand,
+}
+
+#[derive(Subcommand)]
+pub enum AdminCommand {
+    /// Version, disks, space, buckets, work in progress.
+    Info,
+    /// Prove that referenced extents are the stored extents; names what differs. Exit code 1 if anything does.
+    Audit,
+    /// Read and verify every replica of every extent; repairs from another disk's replica. Exit code 1 if damage is left.
+    Scrub,
+    /// Accounts, each with its own keys and buckets.
+    #[command(subcommand)]
+    User(UserCommand),
+}
+
+#[derive(Subcommand)]
+pub enum UserCommand {
+    /// Add an account and print its keys.
+    Create {
+        name: String,
+        /// Minted if left out.
+        #[arg(long)]
+        access_key: Option<String>,
+        /// Minted if left out.
+        #[arg(long, requires = "access_key")]
+        secret_key: Option<String>,
+        #[arg(long)]
+        email: Option<String>,
+    },
+    /// List accounts (never their secrets).
+    List,
+    /// Remove an account that owns no buckets.
+    Delete { name: String },
+}
+
+#[derive(Args)]
+pub struct InspectArgs {
+    /// Data folder to look into.
+    #[arg(long, global = true, default_value = "./ashlar-data")]
+    pub data_dir: PathBuf,
+    /// Answer in JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: InspectCommand,
+}
+
+#[derive(Subcommand)]
+pub enum InspectCommand {
+    /// Identity, space, and how many groups of which state.
+    Disk,
+    /// The frames of one extent group.
+    Egroup { group: String },
+    /// One frame: header, slices, whether they verify.
+    Extent {
+        group: String,
+        /// Offset of the frame in the group's file.
+        offset: u64,
+    },
+    /// Segments and records of the Raft log.
+    Log,
+    /// Where an object's bytes are (asks the metadata tree of a stopped server).
+    Object {
+        bucket: String,
+        key: String,
+        #[arg(long)]
+        version_id: Option<String>,
+    },
+}
+
+/// `64MiB`, `1GiB`, `500k`, `4096`: binary units, case and the `iB` are optional.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| format!("'{text}' is not a size; write it as 512MiB or 1GiB"))?;
+    let shift = match &lower[digits.len()..] {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        unit => return Err(format!("'{unit}' is not a unit of size; use KiB, MiB, GiB or TiB")),
+    };
+    number.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is too large"))
+}
+
+/// `500ms`, `2s`, `10m`, `1h` in milliseconds.
+pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| format!("'{text}' is not a duration; write it as 2s or 10m"))?;
+    let unit = match &text[digits.len()..] {
+        "ms" => 1,
+        "s" | "" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        unit => return Err(format!("'{unit}' is not a unit of time; use ms, s, m, h or d")),
+    };
+    number.checked_mul(unit).ok_or_else(|| format!("'{text}' is too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_durations_are_read_as_people_write_them() {
+        assert_eq!(parse_bytes("1GiB"), Ok(1 << 30));
+        assert_eq!(parse_bytes("64m"), Ok(64 << 20));
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert!(parse_bytes("1XB").is_err() && parse_bytes("GiB").is_err() && parse_bytes("99999999999T").is_err());
+        assert_eq!(parse_duration_ms("2s"), Ok(2000));
+        assert_eq!(parse_duration_ms("10m"), Ok(600_000));
+        assert!(parse_duration_ms("x").is_err());
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}
