@@ -106,6 +106,36 @@ fn taking_waits_for_the_budget_and_is_woken() {
     assert!(pool.in_use_bytes() + pool.idle_bytes() <= MIB);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn concurrent_users_share_the_budget_and_never_a_buffer() {
+    let pool = BufPool::new(MIB);
+    let users: Vec<_> = (0..8_u8)
+        .map(|user| {
+            let pool = pool.clone();
+            tokio::spawn(async move {
+                for round in 0..300_usize {
+                    let mut buf = pool.take((round * 7919 + usize::from(user) * 65_537) % (MIB / 2)).await;
+                    let capacity = buf.capacity();
+                    buf.set_len_for_overwrite(capacity);
+                    buf[0] = user;
+                    buf[capacity - 1] = user;
+                    tokio::task::yield_now().await;
+                    assert_eq!((buf[0], buf[capacity - 1]), (user, user));
+                    if round % 2 == 0 {
+                        drop(buf.freeze());
+                    }
+                }
+            })
+        })
+        .collect();
+    for user in users {
+        user.await.unwrap();
+    }
+    assert_eq!(pool.in_use_bytes(), 0);
+    assert!(pool.idle_bytes() <= MIB);
+    drop(pool.try_take(MIB).expect("all permits came back"));
+}
+
 #[test]
 fn asking_for_more_than_the_budget_is_asserted() {
     assert!(std::panic::catch_unwind(|| BufPool::new(MIB).try_take(MIB + 1)).is_err());

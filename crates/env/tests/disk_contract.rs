@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers outside `#[test]` functions fail the test the same way.
 
 use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use env::buf::AlignedBuf;
@@ -56,6 +57,7 @@ contract!(
     paths_that_could_leave_the_root_are_refused,
     direct_io_reads_what_it_wrote,
     a_direct_read_at_the_end_is_short,
+    unaligned_direct_io_is_asserted,
     counters_count_calls_and_bytes,
     writing_makes_space_scarcer,
     files_are_shared_between_threads,
@@ -306,6 +308,15 @@ fn a_direct_read_at_the_end_is_short(disk: &dyn Disk) {
     assert_eq!(file.read_at(&mut buf, 0).unwrap(), 5000);
     assert_eq!(buf[..5000], [5; 5000]);
     assert_eq!(file.read_at(&mut buf, 8192).unwrap(), 0);
+}
+
+fn unaligned_direct_io_is_asserted(disk: &dyn Disk) {
+    let file = disk.open("a", Open::CreateNew, Caching::Direct).unwrap();
+    let mut buf = AlignedBuf::zeroed(8192);
+    assert!(catch_unwind(AssertUnwindSafe(|| file.write_at(&buf[..100], 0))).is_err(), "length");
+    assert!(catch_unwind(AssertUnwindSafe(|| file.write_at(&buf[..4096], 512))).is_err(), "offset");
+    assert!(catch_unwind(AssertUnwindSafe(|| file.read_at(&mut buf[8..4104], 0))).is_err(), "memory");
+    assert!(file.is_empty().unwrap());
 }
 
 fn counters_count_calls_and_bytes(disk: &dyn Disk) {

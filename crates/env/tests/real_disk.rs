@@ -6,7 +6,6 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use env::disk::{Caching, Disk, Open};
 use env::real_disk::RealDisk;
@@ -85,15 +84,6 @@ fn a_missing_root_is_made_only_when_asked() {
     RealDisk::open(&root, true).unwrap();
     let again = RealDisk::open(&root, true).unwrap();
     assert_eq!(again.host_path().unwrap(), root.canonicalize().unwrap());
-}
-
-#[test]
-fn unaligned_direct_io_is_asserted() {
-    let (_dir, disk) = disk();
-    let file = disk.open("a", Open::CreateNew, Caching::Direct).unwrap();
-    let unaligned = catch_unwind(AssertUnwindSafe(|| file.write_at(&[0; 100], 0)));
-    assert!(unaligned.is_err());
-    assert!(file.is_empty().unwrap());
 }
 
 #[test]

@@ -179,6 +179,29 @@ fn syncing_one_directory_of_a_rename_is_not_enough() {
 }
 
 #[test]
+fn a_name_made_durable_is_not_undone_by_older_changes_of_it() {
+    let disk = new_disk();
+    disk.create_dir_all("d").unwrap();
+    durable(&disk, "a", b"renamed");
+    create(&disk, "d/name");
+    disk.rename("a", "d/name").unwrap();
+    // Makes the disappearance of "a" durable, and so the name it got; the creation of "d/name" is older and still un-synced.
+    disk.sync_dir("").unwrap();
+    assert_eq!(content(&disk.crash(CrashPolicy::KeepAll), "d/name").unwrap(), b"renamed");
+    assert_eq!(content(&disk.crash(CrashPolicy::KeepNone), "d/name").unwrap(), b"renamed");
+}
+
+#[test]
+fn the_file_created_at_the_crash_point_may_survive() {
+    let disk = new_disk();
+    disk.crash_after(0);
+    let error = disk.open("a", Open::CreateNew, Caching::Buffered).unwrap_err();
+    assert!(is_crashed(&error));
+    assert!(content(&disk.crash(CrashPolicy::KeepNone), "a").is_err());
+    assert_eq!(content(&disk.crash(CrashPolicy::KeepAll), "a").unwrap(), b"");
+}
+
+#[test]
 fn a_file_in_a_directory_whose_name_was_not_synced_is_lost() {
     let disk = new_disk();
     disk.create_dir_all("d/e").unwrap();

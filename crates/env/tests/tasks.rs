@@ -43,6 +43,33 @@ fn a_thread_takes_what_waits_in_batches_and_in_order() {
 }
 
 #[test]
+fn many_producers_lose_nothing_and_each_keeps_its_order() {
+    let (report, handled) = channel();
+    let worker = Worker::spawn(&Tasks::threads(1), "busy", 8, 5, move |batch: Vec<(u32, u32)>| {
+        assert!((1..=5).contains(&batch.len()));
+        batch.into_iter().for_each(|message| report.send(message).unwrap());
+    });
+    std::thread::scope(|scope| {
+        for producer in 0..4 {
+            let worker = worker.clone();
+            scope.spawn(move || {
+                for number in 0..2000 {
+                    while worker.submit((producer, number)).is_err_and(|error| error.is_full()) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+    worker.join().unwrap();
+    let all: Vec<(u32, u32)> = handled.iter().collect();
+    for producer in 0..4 {
+        let numbers = all.iter().filter(|(from, _)| *from == producer).map(|(_, number)| *number);
+        assert!(numbers.eq(0..2000), "producer {producer}");
+    }
+}
+
+#[test]
 fn a_full_queue_is_an_answer_and_gives_the_message_back() {
     let (worker, go, batches) = gated(&Tasks::threads(1), 2, 1);
     worker.submit(0).unwrap();

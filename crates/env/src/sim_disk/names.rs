@@ -39,7 +39,7 @@ impl Names {
         match self.get(path) {
             Some(Entry::File(id)) => Ok(id),
             Some(Entry::Dir) => Err(ErrorKind::IsADirectory.into()),
-            None => Err(ErrorKind::NotFound.into()),
+            None => Err(self.missing(path)),
         }
     }
 
@@ -48,7 +48,16 @@ impl Names {
             _ if dir.is_empty() => Ok(()),
             Some(Entry::Dir) => Ok(()),
             Some(Entry::File(_)) => Err(ErrorKind::NotADirectory.into()),
-            None => Err(ErrorKind::NotFound.into()),
+            None => Err(self.missing(dir)),
+        }
+    }
+
+    /// Why nothing is there: as the host says it, a file on the way is not the same as nothing on the way.
+    fn missing(&self, path: &str) -> io::Error {
+        let mut ancestors = path.match_indices('/').filter_map(|(end, _)| self.get(&path[..end]));
+        match ancestors.any(|entry| entry != Entry::Dir) {
+            true => ErrorKind::NotADirectory.into(),
+            false => ErrorKind::NotFound.into(),
         }
     }
 
@@ -68,12 +77,13 @@ impl Names {
 
     /// Renames a file, taking one or two sequence numbers from `next`.
     pub(super) fn rename(&mut self, from: &str, to: &str, mut next: impl FnMut() -> u64) -> io::Result<()> {
+        self.require_dir(parent(from))?;
+        self.require_dir(parent(to))?;
         let id = match self.file(from) {
             // Nobody here moves directories; saying so beats simulating it wrongly.
             Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(ErrorKind::Unsupported.into()),
             other => other?,
         };
-        self.require_dir(parent(to))?;
         if self.get(to) == Some(Entry::Dir) {
             return Err(ErrorKind::IsADirectory.into());
         }
