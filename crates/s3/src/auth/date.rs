@@ -24,6 +24,26 @@ fn parse_basic(text: &str) -> Option<u64> {
     (hour < 24 && minute < 60 && second < 60).then(|| ((days * 24 + hour) * 60 + minute) * 60_000 + second * 1000)
 }
 
+/// Milliseconds since the epoch of `2007-12-01T12:00:00Z` or `2007-12-01T12:00:00.000Z`.
+pub fn parse_iso_date(text: &str) -> Option<u64> {
+    let text = text.strip_suffix('Z')?;
+    let (seconds, millis) = match text.split_once('.') {
+        Some((s, fraction)) => {
+            let digits = (1..=9).contains(&fraction.len()) && fraction.bytes().all(|c| c.is_ascii_digit());
+            (s, format!("{fraction:0<3}").get(..3).filter(|_| digits)?.parse::<u64>().ok()?)
+        }
+        None => (text, 0),
+    };
+    let b = seconds.as_bytes();
+    let marks =
+        b.len() == 19 && [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')].iter().all(|(i, c)| b[*i] == *c);
+    if !marks || !seconds.is_ascii() {
+        return None;
+    }
+    let basic: String = seconds.chars().filter(|c| *c != '-' && *c != ':').chain(['Z']).collect();
+    parse_basic(&basic).map(|ms| ms + millis)
+}
+
 /// Days of a Gregorian date since 1970-01-01; `None` if there is no such day.
 fn days_since_epoch(year: u64, month: u64, day: u64) -> Option<u64> {
     let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
@@ -64,6 +84,8 @@ mod tests {
         assert_eq!(parse_amz_date("20261130T235959Z"), Some(1_796_083_199_000));
         assert_eq!(parse_amz_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777_000));
         assert_eq!(format_amz_date(951_782_400_000), "20000229T000000Z");
+        assert_eq!(parse_iso_date("2000-02-29T00:00:00Z"), Some(951_782_400_000));
+        assert_eq!(parse_iso_date("2000-02-29T00:00:00.12Z"), Some(951_782_400_120));
     }
 
     #[test]
@@ -82,6 +104,16 @@ mod tests {
             "Tue, 07 Jul 1950 21:53:04 GMT",
         ] {
             assert_eq!(parse_amz_date(bad), None, "{bad}");
+        }
+        for bad in [
+            "",
+            "Z",
+            "2000-02-29 00:00:00+00:00",
+            "2000-02-29T00:00:00",
+            "2000-02-29T00:00:00.Z",
+            "2000-02-29T00:00:00.éZ",
+        ] {
+            assert_eq!(parse_iso_date(bad), None, "{bad}");
         }
     }
 }

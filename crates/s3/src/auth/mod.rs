@@ -16,7 +16,7 @@ mod signing;
 mod tests;
 
 pub use canonical::uri_encode;
-pub use date::{format_amz_date, parse_amz_date};
+pub use date::{format_amz_date, parse_amz_date, parse_iso_date};
 pub use payload::PayloadMode;
 pub use post::PostSignature;
 pub use signing::{ChunkSigner, Scope, SigningKey};

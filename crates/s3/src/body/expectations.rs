@@ -36,6 +36,8 @@ pub struct Expectations {
     pub md5: S3Result<Option<[u8; 16]>>,
     /// Additional checksum.
     pub checksum: S3Result<DeclaredChecksum>,
+    /// Fewest and most bytes allowed.
+    pub size_range: (u64, u64),
     /// A length that could not be understood.
     size_error: Option<S3Error>,
 }
@@ -49,6 +51,7 @@ impl Default for Expectations {
             sha256: None,
             md5: Ok(None),
             checksum: Ok(DeclaredChecksum::None),
+            size_range: (0, CONTENT_MAX_BYTES),
             size_error: None,
         }
     }
@@ -79,7 +82,32 @@ impl Expectations {
             Err(e) => (None, Some(e)),
         };
         let checksum = DeclaredChecksum::of(headers);
-        Expectations { framing, size, length_missing, sha256, md5: parse_md5(headers), checksum, size_error }
+        let md5 = parse_md5(headers);
+        let size_range = (0, CONTENT_MAX_BYTES);
+        Expectations { framing, size, length_missing, sha256, md5, checksum, size_range, size_error }
+    }
+
+    /// Those of a form's file: digests from its fields, sizes from its policy.
+    pub fn of_form(fields: &HeaderMap, size_range: Option<(u64, u64)>) -> Self {
+        let (min, max) = size_range.unwrap_or((0, CONTENT_MAX_BYTES));
+        Expectations {
+            md5: parse_md5(fields),
+            checksum: DeclaredChecksum::of(fields),
+            size_range: (min, max.min(CONTENT_MAX_BYTES)),
+            ..Expectations::default()
+        }
+    }
+
+    /// The length that could not be understood.
+    pub fn size_error(&self) -> Option<&S3Error> {
+        self.size_error.as_ref()
+    }
+
+    /// `EntityTooLarge` for that many bytes.
+    pub fn too_large(&self, size: u64) -> S3Error {
+        S3Error::new(S3Code::EntityTooLarge)
+            .extra("ProposedSize", size.to_string())
+            .extra("MaxSizeAllowed", self.size_range.1.to_string())
     }
 
     /// What can be refused before the first byte.
@@ -87,10 +115,10 @@ impl Expectations {
         if let Some(e) = &self.size_error {
             return Err(e.clone());
         }
-        if self.size.is_some_and(|s| s > CONTENT_MAX_BYTES) {
-            return Err(S3Error::new(S3Code::EntityTooLarge)
-                .extra("MaxSizeAllowed", CONTENT_MAX_BYTES.to_string())
-                .extra("ProposedSize", self.size.unwrap_or(0).to_string()));
+        if let Some(size) = self.size
+            && size > self.size_range.1
+        {
+            return Err(self.too_large(size));
         }
         if let Err(e) = &self.md5 {
             return Err(e.clone());

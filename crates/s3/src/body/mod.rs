@@ -128,9 +128,16 @@ impl RequestBody {
         Ok(if rest.is_empty() { first } else { rest.freeze() })
     }
 
-    /// Takes the raw source out, for a body whose framing is another (POST forms). Only before the first byte.
-    pub fn into_source(mut self) -> Source {
-        std::mem::replace(&mut self.source, Source::bytes(Bytes::new()))
+    /// Takes the raw source out, for a body whose framing is another (POST forms). Only before the first byte; a body bound by
+    /// digests or chunk framing cannot be taken out of them.
+    pub fn into_source(mut self) -> S3Result<Source> {
+        if self.expectations.framing != Framing::Plain || self.expectations.sha256.is_some() {
+            return Err(S3Error::with(S3Code::InvalidRequest, "The payload mode does not fit a form"));
+        }
+        if let Some(e) = self.expectations.size_error() {
+            return Err(e.clone());
+        }
+        Ok(std::mem::replace(&mut self.source, Source::bytes(Bytes::new())))
     }
 
     fn begin(&mut self, upload: bool) -> S3Result<()> {
@@ -149,8 +156,8 @@ impl RequestBody {
                 if self.expectations.size.is_some_and(|s| self.size > s) {
                     return Err(S3Error::new(S3Code::IncompleteBody));
                 }
-                if self.size > types::limits::CONTENT_MAX_BYTES {
-                    return Err(S3Error::new(S3Code::EntityTooLarge));
+                if self.size > self.expectations.size_range.1 {
+                    return Err(self.expectations.too_large(self.size));
                 }
                 if let Some(d) = &mut self.digests {
                     d.update(&piece);
@@ -186,6 +193,11 @@ impl RequestBody {
         };
         if self.expectations.size.is_some_and(|s| s != self.size) {
             return Err(S3Error::new(S3Code::IncompleteBody));
+        }
+        if self.size < self.expectations.size_range.0 {
+            return Err(S3Error::new(S3Code::EntityTooSmall)
+                .extra("ProposedSize", self.size.to_string())
+                .extra("MinSizeAllowed", self.expectations.size_range.0.to_string()));
         }
         let Some(digests) = self.digests.take() else {
             return Err(S3Error::with(S3Code::InternalError, "the body was never begun"));

@@ -5,6 +5,7 @@
 
 use crate::error::{S3Code, S3Error, S3Result};
 use crate::limits;
+use crate::post_form::FormFile;
 use bytes::Bytes;
 use http_body::Body;
 use hyper::body::Incoming;
@@ -42,8 +43,13 @@ impl Leftover {
 }
 
 enum Kind {
-    Incoming { body: Option<Incoming>, leftover: Option<Arc<Leftover>> },
+    Incoming {
+        body: Option<Incoming>,
+        leftover: Option<Arc<Leftover>>,
+    },
     Bytes(Option<Bytes>),
+    /// The file within a form, which reads from the request's own source.
+    Form(Box<FormFile>),
 }
 
 /// Raw bytes of a body.
@@ -59,6 +65,11 @@ impl Source {
         Source { kind: Kind::Bytes((!bytes.is_empty()).then_some(bytes)), waited: Duration::ZERO, received: 0 }
     }
 
+    /// The file of a form.
+    pub fn form(file: FormFile) -> Self {
+        Source { kind: Kind::Form(Box::new(file)), waited: Duration::ZERO, received: 0 }
+    }
+
     /// What hyper receives.
     pub fn incoming(body: Incoming, leftover: Option<Arc<Leftover>>) -> Self {
         Source { kind: Kind::Incoming { body: Some(body), leftover }, waited: Duration::ZERO, received: 0 }
@@ -66,26 +77,24 @@ impl Source {
 
     /// The next bytes; `None` at the end. Never empty.
     pub async fn next(&mut self) -> S3Result<Option<Bytes>> {
-        let Kind::Incoming { body, leftover } = &mut self.kind else {
-            let Kind::Bytes(bytes) = &mut self.kind else { return Ok(None) };
-            return Ok(bytes.take());
-        };
-        let Some(incoming) = body else { return Ok(None) };
-        if let Some(l) = leftover {
-            l.polled.store(true, Ordering::Relaxed);
-        }
-        match next_data(incoming, &mut self.waited).await? {
-            Some(bytes) => {
+        match &mut self.kind {
+            Kind::Bytes(bytes) => Ok(bytes.take()),
+            Kind::Form(file) => Box::pin(file.next()).await,
+            Kind::Incoming { body, leftover } => {
+                let Some(incoming) = body else { return Ok(None) };
+                if let Some(l) = leftover {
+                    l.polled.store(true, Ordering::Relaxed);
+                }
+                let Some(bytes) = next_data(incoming, &mut self.waited).await? else {
+                    *body = None;
+                    return Ok(None);
+                };
                 self.received += bytes.len() as u64;
                 if let Some(l) = leftover {
                     l.bytes.store(self.received, Ordering::Relaxed);
                 }
                 check_rate(self.received, self.waited)?;
                 Ok(Some(bytes))
-            }
-            None => {
-                *body = None;
-                Ok(None)
             }
         }
     }

@@ -107,12 +107,8 @@ fn prepare<H>(
     remote: SocketAddr,
     request_id: String,
 ) -> S3Result<S3Request> {
-    let target = Target::parse(
-        parts.uri.path(),
-        parts.uri.query().unwrap_or(""),
-        host_of(&parts)?,
-        &shared.config.domains,
-    )?;
+    let target =
+        Target::parse(parts.uri.path(), parts.uri.query().unwrap_or(""), host_of(&parts)?, &shared.config.domains)?;
     let mut headers = parts.headers;
     let authenticated = authenticate(&shared.authenticator, &parts.method, &target, &headers)?;
     if authenticated.kind == AuthenticationKind::Presigned {

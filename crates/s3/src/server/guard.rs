@@ -217,7 +217,8 @@ fn decimal(text: &[u8]) -> Result<u64, Violation> {
     if text.is_empty() || text.len() > 19 {
         return Err(Violation);
     }
-    text.iter().try_fold(0u64, |n, c| if c.is_ascii_digit() { Ok(n * 10 + u64::from(c - b'0')) } else { Err(Violation) })
+    text.iter()
+        .try_fold(0u64, |n, c| if c.is_ascii_digit() { Ok(n * 10 + u64::from(c - b'0')) } else { Err(Violation) })
 }
 
 fn hexadecimal(text: &[u8]) -> Result<u64, Violation> {

@@ -87,10 +87,7 @@ impl Body for ReplyBody {
     type Data = Bytes;
     type Error = ReplyError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ReplyError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ReplyError>>> {
         let this = &mut *self;
         loop {
             match std::mem::replace(&mut this.kind, Kind::Empty) {
