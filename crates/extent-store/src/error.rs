@@ -141,6 +141,9 @@ pub enum Damage {
     /// The file ends inside the frame.
     #[error("the file ends inside the frame")]
     Truncated,
+    /// The disk gives an error for these bytes.
+    #[error("the disk cannot read it")]
+    Unreadable,
     /// The padding behind the payload is not zero.
     #[error("the padding is not zero")]
     Padding,

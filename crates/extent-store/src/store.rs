@@ -15,7 +15,7 @@ mod scan;
 mod table;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -109,7 +109,7 @@ pub(crate) struct Inner {
     files: FileTable,
     fences: FenceTable,
     /// Directories below `extents/` whose names were synced by this process.
-    durable_dirs: Mutex<Vec<String>>,
+    durable_dirs: Mutex<BTreeSet<String>>,
     strangers: Vec<String>,
     counters: Counters,
 }
@@ -288,7 +288,7 @@ impl Inner {
         if !durable.contains(&dir) {
             self.disk.create_dir_all(&dir)?;
             self.disk.sync_dir(EXTENTS)?;
-            durable.push(dir.clone());
+            durable.insert(dir.clone());
         }
         Ok(dir)
     }

@@ -127,7 +127,11 @@ impl Inner {
             self.copy_failed(error)
         })?;
         self.read_back(key, written).map_err(CopyError::NotReadBack)?;
-        self.name_file(key).map_err(|error| self.copy_failed(error))?;
+        if let Err(error) = self.name_file(key) {
+            // It may have its name without that being durable: nobody was told of it.
+            self.unmake(key);
+            return Err(self.copy_failed(error));
+        }
         self.files.arrived(key);
         Ok(())
     }
@@ -135,7 +139,7 @@ impl Inner {
     fn read_back(&self, key: FileKey, written: &[FrameHeader]) -> Result<(), ReadError> {
         let mut expected = written.iter();
         for item in FrameScan::open_unfinished(self, key, Depth::Payloads)? {
-            match item.map_err(ReadError::Io)? {
+            match item {
                 Scanned::Frame(found) if expected.next() == Some(&found) => {}
                 Scanned::Hole { .. } => {}
                 Scanned::Frame(_) => return Err(ReadError::Damaged(Damage::OtherExtent("frame"))),

@@ -97,12 +97,12 @@ impl Inner {
     }
 
     /// Removes what a failed or refused creation left.
-    fn unmake(&self, key: FileKey) {
+    pub(super) fn unmake(&self, key: FileKey) {
         let path = group_file(key);
         for path in [path.clone() + UNFINISHED, path] {
             match self.disk.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(path, %error, "an empty file was left behind");
+                    tracing::warn!(path, %error, "an unfinished file was left behind");
                 }
                 _ => {}
             }

@@ -13,7 +13,7 @@ use types::GroupId;
 use super::scan::{Depth, FrameScan, Scanned};
 use super::writer::Command;
 use super::{DiskStore, Fences, Inner};
-use crate::error::{FenceError, ReadError};
+use crate::error::{Damage, FenceError, ReadError};
 use crate::format::FileKind;
 use crate::limits::FIRST_FRAME_OFFSET;
 use crate::paths::{FENCES, FileKey, fence_file, group_dir, parse_triple};
@@ -119,7 +119,7 @@ impl FenceTable {
     }
 
     /// Forgets the group's fence and gives its name back for removal.
-    pub(super) fn forget(&self, group: GroupId) -> Option<Fence> {
+    fn forget(&self, group: GroupId) -> Option<Fence> {
         self.fences.lock().remove(&group).and_then(|fence| fence.durable)
     }
 }
@@ -143,11 +143,21 @@ impl DiskStore {
         Ok(length)
     }
 
+    /// Forgets the fence of a group that has no file here: by order of a record that names the group as dropped.
+    /// `false` if there is a file.
+    pub async fn forget_fence(&self, group: GroupId) -> bool {
+        self.run(move |inner| inner.forget_fence(group)).await
+    }
+
     /// The durable length of a file as the disk has it now: everything is synced, then frames are verified from the
     /// first on, payload included, until the first that is missing or damaged. Of a copy: the sealed length it was made with.
     pub async fn durable_length(&self, group: GroupId, generation: u32) -> Result<u64, ReadError> {
         self.run(move |inner| inner.durable_length((group, generation))).await
     }
+}
+
+fn unreadable() -> ReadError {
+    ReadError::Io(io::Error::other("a part of the file before its end cannot be read"))
 }
 
 impl Inner {
@@ -173,10 +183,17 @@ impl Inner {
         self.disk.sync_dir(&group_dir(key.0)).map_err(ReadError::Io)?;
         let mut length = FIRST_FRAME_OFFSET;
         for item in &mut scan {
-            match item.map_err(ReadError::Io)? {
+            match item {
                 Scanned::Frame(header) => length = header.address.offset + header.frame_bytes(),
+                // A disk that cannot be read has no length: better no answer than one that is too small.
+                Scanned::Damaged { damage: Damage::Unreadable, .. } => return Err(unreadable()),
                 Scanned::Hole { .. } | Scanned::Damaged { .. } => break,
             }
+        }
+        let beyond = scan.filter(|item| matches!(item, Scanned::Frame(_))).count();
+        if beyond > 0 {
+            // Usually a batch that was never acknowledged; if not, a lost or damaged frame stands before acknowledged ones.
+            tracing::warn!(group = %key.0, generation = key.1, length, beyond, "sound frames lie beyond the first gap");
         }
         Ok(length)
     }
@@ -196,8 +213,19 @@ impl Inner {
         Ok(())
     }
 
+    /// Forgets the fence of a group whose last file is gone.
+    pub(super) fn forget_fence(&self, group: GroupId) -> bool {
+        if self.files.newest(group).is_some() {
+            return false;
+        }
+        if let Some(fence) = self.fences.forget(group) {
+            self.remove_fence(group, fence);
+        }
+        true
+    }
+
     /// Removes a fence's name. That it may come back after a crash does no harm: the newest counts.
-    pub(super) fn remove_fence(&self, group: GroupId, fence: Fence) {
+    fn remove_fence(&self, group: GroupId, fence: Fence) {
         let path = fence_file(group, fence.generation, fence.length);
         if let Err(error) = self.disk.remove(&path) {
             tracing::warn!(path, %error, "an old fence was left behind");

@@ -82,11 +82,7 @@ impl Inner {
             return Err(error.into());
         }
         self.disk.sync_dir(&group_dir(key.0))?;
-        if self.files.newest(key.0).is_none()
-            && let Some(fence) = self.fences.forget(key.0)
-        {
-            self.remove_fence(key.0, fence);
-        }
+        self.forget_fence(key.0);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Walking a group file from frame to frame, around the page cache: for recovery, settling, scrub and inspection.
 //!
-//! Promises: ends, whatever the bytes; every block is reported once, as (part of) a frame, a hole or damage; memory is one
-//! window. Behind damage it goes on at the next block that holds a sound header naming its own place. A client can make
+//! Promises: ends, whatever the bytes; every block is reported once, as (part of) a frame, a hole or damage (what the disk
+//! cannot read included); memory is one window. Behind damage it goes on at the next block that holds a sound header naming its own place. A client can make
 //! payload that looks like one, so what is found behind damage is evidence for a look-up, never for a deletion.
 //! Refuses to know: which frames ought to be here.
 
@@ -92,7 +92,7 @@ fn page(inner: &Inner, key: FileKey, depth: Depth, from: u64) -> Result<ScanPage
     while items.len() < SCAN_PAGE_ITEMS && scan.bytes_read < SCAN_PAGE_BYTES {
         match scan.next() {
             None => return Ok(ScanPage { items, next: None }),
-            Some(item) => items.push(item.map_err(|error| inner.read_failed(key, error))?),
+            Some(item) => items.push(item),
         }
     }
     Ok(ScanPage { items, next: Some(scan.pos) })
@@ -110,7 +110,6 @@ pub struct FrameScan {
     window: AlignedBuf,
     window_at: u64,
     bytes_read: u64,
-    failed: bool,
 }
 
 /// What stands at one block.
@@ -147,7 +146,6 @@ impl FrameScan {
             window: AlignedBuf::new(window_bytes),
             window_at: 0,
             bytes_read: 0,
-            failed: false,
         })
     }
 
@@ -166,112 +164,112 @@ impl FrameScan {
         self.file.sync_data()
     }
 
-    /// The bytes at `pos`, at least `wanted` of them unless the file ends before.
+    /// The bytes at `pos`, at least `wanted` of them unless the file ends before; an error if just these cannot be read.
     fn bytes_at(&mut self, pos: u64, wanted: usize) -> io::Result<&[u8]> {
         let have_to = self.window_at + self.window.len() as u64;
         if pos < self.window_at || pos + wanted as u64 > have_to {
-            let capacity = self.window.capacity();
-            self.window.set_len_for_overwrite(capacity);
-            self.window_at = pos;
-            let read = self.file.read_at(&mut self.window, pos);
-            self.window.truncate(*read.as_ref().unwrap_or(&0));
-            self.bytes_read += read? as u64;
+            let whole = self.fill_window(pos, self.window.capacity());
+            // Somewhere in the window is a bad sector: perhaps not in what is wanted now.
+            whole.or_else(|_| self.fill_window(pos, wanted))?;
         }
         let start = ((pos - self.window_at) as usize).min(self.window.len());
         Ok(&self.window[start..])
     }
 
-    fn block_at(&mut self, pos: u64) -> io::Result<Block> {
+    fn fill_window(&mut self, pos: u64, bytes: usize) -> io::Result<()> {
+        self.window.set_len_for_overwrite(bytes);
+        let read = self.file.read_at(&mut self.window, pos);
+        self.window_at = pos;
+        self.window.truncate(*read.as_ref().unwrap_or(&0));
+        self.bytes_read += read? as u64;
+        Ok(())
+    }
+
+    fn block_at(&mut self, pos: u64) -> Block {
         let (cluster, address) = (self.cluster, self.address(pos));
-        let bytes = self.bytes_at(pos, HEADER_BYTES)?;
+        let Ok(bytes) = self.bytes_at(pos, HEADER_BYTES) else { return Block::Damaged(Damage::Unreadable) };
         if bytes.len() < HEADER_BYTES {
-            return Ok(if is_zero(bytes) { Block::Hole } else { Block::Damaged(Damage::Truncated) });
+            return if is_zero(bytes) { Block::Hole } else { Block::Damaged(Damage::Truncated) };
         }
         let header = HeaderView::parse(bytes).and_then(|view| match misplaced(&view, cluster, address) {
             None => view.to_header().map(Ok),
             Some(what) => Ok(Err(what)),
         });
-        Ok(match header {
+        match header {
             Ok(Ok(header)) => Block::Frame(header),
             Ok(Err(what)) => Block::Damaged(Damage::Misplaced(what)),
             Err(FormatError::Hole) => Block::Hole,
             Err(error) => Block::Damaged(Damage::Header(error)),
-        })
+        }
     }
 
     fn address(&self, offset: u64) -> FrameAddress {
         FrameAddress { group: self.header.group, generation: self.header.generation, offset }
     }
 
-    fn advance(&mut self) -> io::Result<Scanned> {
+    fn advance(&mut self) -> Scanned {
         let offset = self.pos;
-        match self.block_at(offset)? {
+        match self.block_at(offset) {
             Block::Frame(header) => self.frame(header),
             Block::Hole => {
-                self.skip(|block| matches!(block, Block::Hole))?;
-                Ok(Scanned::Hole { offset, bytes: self.pos - offset })
+                self.skip(|block| matches!(block, Block::Hole));
+                Scanned::Hole { offset, bytes: self.pos - offset }
             }
             Block::Damaged(damage) => {
-                self.skip(|block| matches!(block, Block::Damaged(_)))?;
-                Ok(Scanned::Damaged { offset, bytes: self.pos - offset, damage, header: None })
+                self.skip(|block| matches!(block, Block::Damaged(_)));
+                Scanned::Damaged { offset, bytes: self.pos - offset, damage, header: None }
             }
         }
     }
 
     /// Goes to the first block that is not of that kind; the one at the position is.
-    fn skip(&mut self, same: impl Fn(&Block) -> bool) -> io::Result<()> {
+    fn skip(&mut self, same: impl Fn(&Block) -> bool) {
         self.pos += BLOCK;
-        while self.pos < self.end && same(&self.block_at(self.pos)?) {
+        while self.pos < self.end && same(&self.block_at(self.pos)) {
             self.pos += BLOCK;
         }
-        Ok(())
     }
 
-    fn frame(&mut self, header: FrameHeader) -> io::Result<Scanned> {
+    fn frame(&mut self, header: FrameHeader) -> Scanned {
         let (offset, bytes) = (self.pos, header.frame_bytes());
         let damage = if offset + bytes > self.end {
             Some(Damage::Truncated)
         } else if self.depth == Depth::Payloads {
-            self.payload_damage(offset, bytes as usize)?
+            self.payload_damage(offset, bytes as usize)
         } else {
             None
         };
         self.pos += bytes;
-        Ok(match damage {
+        match damage {
             None => Scanned::Frame(header),
             Some(damage) => Scanned::Damaged { offset, bytes, damage, header: Some(Box::new(header)) },
-        })
+        }
     }
 
-    fn payload_damage(&mut self, offset: u64, frame_bytes: usize) -> io::Result<Option<Damage>> {
-        let bytes = self.bytes_at(offset, frame_bytes)?;
-        let Some(bytes) = bytes.get(..frame_bytes) else { return Ok(Some(Damage::Truncated)) };
+    fn payload_damage(&mut self, offset: u64, frame_bytes: usize) -> Option<Damage> {
+        let Ok(bytes) = self.bytes_at(offset, frame_bytes) else { return Some(Damage::Unreadable) };
+        let Some(bytes) = bytes.get(..frame_bytes) else { return Some(Damage::Truncated) };
         // Parsed again: the window may have been read anew, and may hold something else now.
         let view = match HeaderView::parse(bytes) {
             Ok(view) => view,
-            Err(error) => return Ok(Some(Damage::Header(error))),
+            Err(error) => return Some(Damage::Header(error)),
         };
         if view.frame_bytes() != frame_bytes as u64 {
-            return Ok(Some(Damage::Header(FormatError::Field("length of frame"))));
+            return Some(Damage::Header(FormatError::Field("length of frame")));
         }
         let payload_end = HEADER_BYTES + view.payload_bytes() as usize;
-        let bad_slice = view.first_bad_slice(0, &bytes[HEADER_BYTES..payload_end]);
-        let padding = (!is_zero(&bytes[payload_end..])).then_some(Damage::Padding);
-        Ok(bad_slice.map(|slice| Damage::Slice(slice as u32)).or(padding))
+        if let Some(slice) = view.first_bad_slice(0, &bytes[HEADER_BYTES..payload_end]) {
+            return Some(Damage::Slice(slice as u32));
+        }
+        (!is_zero(&bytes[payload_end..])).then_some(Damage::Padding)
     }
 }
 
 impl Iterator for FrameScan {
-    type Item = io::Result<Scanned>;
+    type Item = Scanned;
 
-    /// An error ends the walk.
-    fn next(&mut self) -> Option<io::Result<Scanned>> {
-        if self.failed || self.pos >= self.end {
-            return None;
-        }
-        let item = self.advance();
-        self.failed = item.is_err();
-        Some(item)
+    fn next(&mut self) -> Option<Scanned> {
+        (self.pos < self.end).then(|| self.advance())
     }
 }
 

@@ -12,8 +12,8 @@ use env::disk::DiskFile;
 use tokio::sync::oneshot;
 use types::GroupId;
 
-use super::Inner;
 use super::fence::Raised;
+use super::{Inner, StoreConfig};
 use crate::error::{AppendError, CreateError, FenceError, is_no_space};
 use crate::frame::Frame;
 use crate::limits::{FILE_MAX_BYTES, FIRST_FRAME_OFFSET};
@@ -200,15 +200,29 @@ impl OpenFile {
     fn put(&mut self, frame: &Frame, inner: &Inner) -> io::Result<()> {
         let end = frame.end();
         if end > self.reserved {
-            // Never in steps beyond the group's size: what is reserved past it would only be given back.
-            let ahead = (self.reserved + inner.config.preallocate_bytes).min(inner.config.group_bytes);
-            let until = ahead.max(end);
-            self.file.allocate(self.reserved, until - self.reserved)?;
-            self.reserved = until;
+            self.reserve(end, &inner.config)?;
         }
         // Whatever happens to the write, these blocks are never written again.
         self.tail = end;
         self.file.write_at(frame.bytes(), frame.address().offset)
+    }
+
+    /// Reserves a step ahead, or on a disk too full for that just what is needed.
+    fn reserve(&mut self, end: u64, config: &StoreConfig) -> io::Result<()> {
+        // Never in steps beyond the group's size: what is reserved past it would only be given back.
+        let ahead = (self.reserved + config.preallocate_bytes).min(config.group_bytes).max(end);
+        let reserved = match self.file.allocate(self.reserved, ahead - self.reserved) {
+            Err(error) if is_no_space(&error) && ahead > end => {
+                self.file.allocate(self.reserved, end - self.reserved)?;
+                end
+            }
+            result => {
+                result?;
+                ahead
+            }
+        };
+        self.reserved = reserved;
+        Ok(())
     }
 
     fn fail(&mut self, error: io::Error) -> AppendError {
