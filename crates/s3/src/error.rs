@@ -38,6 +38,7 @@ macro_rules! codes {
 
 codes! {
     AccessDenied 403 "Access Denied";
+    AccessForbidden 403 "This CORS request is not allowed";
     AccessControlListNotSupported 400 "The bucket does not allow ACLs";
     AmbiguousGrantByEmailAddress 400 "The email address is associated with more than one account";
     AuthorizationHeaderMalformed 400 "The authorization header is malformed";
@@ -60,6 +61,7 @@ codes! {
     InternalError 500 "We met an internal error; please try again";
     InvalidAccessKeyId 403 "The access key you gave is not known here";
     InvalidArgument 400 "Invalid Argument";
+    InvalidBucketAclWithObjectOwnership 400 "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
     InvalidBucketName 400 "The specified bucket is not valid";
     InvalidBucketState 409 "The request is not valid for the current state of the bucket";
     InvalidChunkSizeError 400 "Only the last chunk may be smaller than 8192 bytes";
@@ -72,6 +74,7 @@ codes! {
     InvalidPartOrder 400 "The list of parts is not in ascending order";
     InvalidPolicyDocument 400 "The policy document is not valid";
     InvalidRange 416 "The range is not satisfiable";
+    InvalidRedirectLocation 400 "The website redirect location is not valid";
     InvalidRequest 400 "Invalid Request";
     InvalidSecurity 403 "The security credentials are not valid";
     InvalidStorageClass 400 "The storage class is not valid";

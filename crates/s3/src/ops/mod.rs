@@ -1,0 +1,257 @@
+//! The operations of S3, a family a folder, and the service that calls them.
+//!
+//! Promises: every operation checks in AWS's order: bucket, authorisation, then what was sent, conditions last. What is not
+//! implemented answers 501 with its name. Refuses to know: sockets, signatures, how anything is stored.
+
+mod bucket;
+mod headers;
+mod list;
+mod multipart;
+mod object;
+
+use crate::access::{Access, Policies};
+use crate::auth::Authenticator;
+use crate::cors::{self, Cors};
+use crate::error::{S3Code, S3Error, S3Result};
+use crate::request::{Identity, S3Request};
+use crate::response::S3Response;
+use crate::route::{Operation, Question, route};
+use crate::server::Handler;
+use http::{HeaderMap, header};
+use object_controller::api::{BucketInfo, ObjectStore};
+use std::sync::Arc;
+use types::{BucketName, ObjectKey};
+
+/// Answers requests out of a store.
+pub struct Service<S> {
+    store: Arc<S>,
+    /// Verifies forms, which carry their signature within.
+    authenticator: Arc<Authenticator>,
+    region: String,
+    policies: Policies,
+}
+
+/// What is needed of a request after it has been given away: for errors and cross-origin headers.
+struct Trace {
+    bucket: Option<BucketName>,
+    bucket_text: Option<String>,
+    key: Option<String>,
+    origin: Option<String>,
+    method: &'static str,
+}
+
+impl Trace {
+    fn of(request: &S3Request) -> Self {
+        let method = match request.method.as_str() {
+            "GET" => "GET",
+            "HEAD" => "HEAD",
+            "PUT" => "PUT",
+            "POST" => "POST",
+            "DELETE" => "DELETE",
+            _ => "-",
+        };
+        Trace {
+            bucket: request.bucket.as_ref().and_then(|b| b.name.clone()),
+            bucket_text: request.bucket.as_ref().map(|b| b.raw.clone()),
+            key: request.key.as_ref().map(|k| k.as_str().to_owned()),
+            origin: request.header("origin").map(str::to_owned),
+            method,
+        }
+    }
+
+    /// Names the bucket or key that an error speaks of.
+    fn name_subject(&self, mut error: S3Error) -> S3Error {
+        let named = |e: &S3Error, element: &str| e.extra.iter().any(|(name, _)| *name == element);
+        match (error.code, &self.bucket_text, &self.key) {
+            (S3Code::NoSuchBucket | S3Code::BucketNotEmpty, Some(bucket), _) if !named(&error, "BucketName") => {
+                error = error.extra("BucketName", bucket.as_str());
+            }
+            (S3Code::NoSuchKey | S3Code::NoSuchVersion, _, Some(key)) if !named(&error, "Key") => {
+                error = error.extra("Key", key.as_str());
+            }
+            _ => {}
+        }
+        error
+    }
+}
+
+impl<S: ObjectStore> Service<S> {
+    /// A service of the authenticator's region.
+    pub fn new(store: Arc<S>, authenticator: Arc<Authenticator>) -> Self {
+        let region = authenticator.region().to_owned();
+        Service { store, authenticator, region, policies: Policies::default() }
+    }
+
+    /// The bucket that the request names, if it exists and is the one that the client expects.
+    fn open_bucket(&self, request: &S3Request) -> S3Result<Arc<BucketInfo>> {
+        let bucket = self.find_bucket(request.bucket_name()?)?;
+        expect_owner(&request.headers, "x-amz-expected-bucket-owner", &bucket)?;
+        Ok(bucket)
+    }
+
+    fn find_bucket(&self, name: &BucketName) -> S3Result<Arc<BucketInfo>> {
+        let missing = || S3Error::new(S3Code::NoSuchBucket).extra("BucketName", name.as_str());
+        self.store.bucket(name).ok_or_else(missing)
+    }
+
+    fn access<'a>(&self, identity: &'a Identity, bucket: &'a BucketInfo) -> Access<'a> {
+        Access::new(&self.policies, identity, bucket)
+    }
+
+    /// The name of the account of that canonical id, as far as it is known here.
+    fn display_name(&self, canonical_id: &str, identity: &Identity) -> String {
+        if let Identity::Account(c) = identity
+            && c.account.canonical_id == canonical_id
+        {
+            return c.account.display_name.clone();
+        }
+        let found = self.store.users().into_iter().find(|c| c.account.canonical_id == canonical_id);
+        found.map_or_else(|| canonical_id.to_owned(), |c| c.account.display_name.clone())
+    }
+
+    async fn dispatch(&self, operation: Operation, request: S3Request) -> S3Result<S3Response> {
+        match operation {
+            Operation::ListBuckets => bucket::list_buckets(self, &request),
+            Operation::CreateBucket => bucket::create_bucket(self, request).await,
+            Operation::HeadBucket => bucket::head_bucket(self, &request),
+            Operation::DeleteBucket => bucket::delete_bucket(self, &request).await,
+            Operation::GetBucketLocation => bucket::get_location(self, &request),
+            Operation::GetBucketVersioning => bucket::get_versioning(self, &request),
+            Operation::PutBucketVersioning => bucket::put_versioning(self, request).await,
+            Operation::GetBucketTagging => bucket::get_tagging(self, &request),
+            Operation::PutBucketTagging => bucket::put_tagging(self, request).await,
+            Operation::DeleteBucketTagging => bucket::delete_tagging(self, &request).await,
+            Operation::GetBucketCors => bucket::get_cors(self, &request),
+            Operation::PutBucketCors => bucket::put_cors(self, request).await,
+            Operation::DeleteBucketCors => bucket::delete_cors(self, &request).await,
+            Operation::GetBucketPolicy => bucket::get_policy(self, &request),
+            Operation::PutBucketPolicy => bucket::put_policy(self, request).await,
+            Operation::DeleteBucketPolicy => bucket::delete_policy(self, &request).await,
+            Operation::GetBucketPolicyStatus => bucket::get_policy_status(self, &request),
+            Operation::GetBucketAcl => bucket::get_bucket_acl(self, &request),
+            Operation::PutBucketAcl => bucket::put_bucket_acl(self, request).await,
+            Operation::GetBucketOwnershipControls => bucket::get_ownership(self, &request),
+            Operation::PutBucketOwnershipControls => bucket::put_ownership(self, request).await,
+            Operation::GetPublicAccessBlock => bucket::get_public_access_block(self, &request),
+            Operation::PutPublicAccessBlock => bucket::put_public_access_block(self, request).await,
+            Operation::DeletePublicAccessBlock => bucket::delete_public_access_block(self, &request).await,
+            Operation::DeleteBucketLifecycle => bucket::delete_lifecycle(self, &request),
+            Operation::ReadUnset(unset) => bucket::read_unset(self, &request, unset),
+            Operation::ListObjects => list::list_objects(self, &request).await,
+            Operation::ListObjectsV2 => list::list_objects_v2(self, &request).await,
+            Operation::ListObjectVersions => list::list_object_versions(self, &request).await,
+            Operation::ListMultipartUploads => list::list_multipart_uploads(self, &request).await,
+            Operation::GetObject => object::get_object(self, &request).await,
+            Operation::HeadObject => object::head_object(self, &request).await,
+            Operation::PutObject => object::put_object(self, request).await,
+            Operation::PostObject => object::post_object(self, request).await,
+            Operation::CopyObject => object::copy_object(self, &request).await,
+            Operation::DeleteObject => object::delete_object(self, &request).await,
+            Operation::DeleteObjects => object::delete_objects(self, request).await,
+            Operation::GetObjectAttributes => object::get_object_attributes(self, &request).await,
+            Operation::GetObjectTagging => object::get_object_tagging(self, &request).await,
+            Operation::PutObjectTagging => object::put_object_tagging(self, request).await,
+            Operation::DeleteObjectTagging => object::delete_object_tagging(self, &request).await,
+            Operation::GetObjectAcl => object::get_object_acl(self, &request).await,
+            Operation::PutObjectAcl => object::put_object_acl(self, request).await,
+            Operation::CreateMultipartUpload => multipart::create_upload(self, &request).await,
+            Operation::UploadPart => multipart::upload_part(self, request).await,
+            Operation::UploadPartCopy => multipart::upload_part_copy(self, &request).await,
+            Operation::CompleteMultipartUpload => multipart::complete_upload(self, request).await,
+            Operation::AbortMultipartUpload => multipart::abort_upload(self, &request).await,
+            Operation::ListParts => multipart::list_parts(self, &request).await,
+            Operation::Preflight => self.preflight(&request),
+            Operation::NotImplemented(name) => Err(not_implemented(format!("{name} is not implemented"))),
+            Operation::UnknownSubresource => Err(not_implemented("The sub-resource is not implemented".into())),
+            Operation::MethodNotAllowed => Err(S3Error::new(S3Code::MethodNotAllowed)),
+        }
+    }
+
+    fn rules_of(&self, bucket: &BucketName) -> Option<Cors> {
+        let bucket = self.store.bucket(bucket)?;
+        Cors::parse(bucket.configs.cors.as_ref()?.as_bytes()).ok()
+    }
+
+    fn preflight(&self, request: &S3Request) -> S3Result<S3Response> {
+        let (Some(origin), Some(method)) = (request.header("origin"), request.header("access-control-request-method"))
+        else {
+            return Err(S3Error::with(
+                S3Code::BadRequest,
+                "Insufficient information. Origin and Access-Control-Request-Method are needed.",
+            ));
+        };
+        let bucket = self.find_bucket(request.bucket_name()?)?;
+        let forbidden = |message: &'static str| S3Error::with(S3Code::AccessForbidden, message);
+        let rules = self
+            .rules_of(&bucket.name)
+            .ok_or_else(|| forbidden("CORSResponse: CORS is not enabled for this bucket."))?;
+        let wanted: Vec<String> = request
+            .header("access-control-request-headers")
+            .unwrap_or_default()
+            .split(',')
+            .map(|name| name.trim().to_ascii_lowercase())
+            .filter(|name| !name.is_empty())
+            .collect();
+        let allowed = rules.preflight(origin, method, &wanted).ok_or_else(|| {
+            forbidden("CORSResponse: This CORS request is not allowed. This is usually because the evalution of Origin, request method / Access-Control-Request-Method or Access-Control-Request-Headers are not whitelisted by the resource's CORS spec.")
+        })?;
+        let mut response = S3Response::ok();
+        response.headers = allowed;
+        Ok(response)
+    }
+
+    /// Adds what browsers and caches need to every answer of a bucket with cross-origin rules.
+    fn add_cors(&self, trace: &Trace, operation: Operation, headers: &mut HeaderMap) {
+        let Some(rules) = trace.bucket.as_ref().and_then(|b| self.rules_of(b)) else { return };
+        cors::write_vary(headers);
+        if operation != Operation::Preflight
+            && let Some(origin) = &trace.origin
+        {
+            rules.answer(origin, trace.method, headers);
+        }
+    }
+}
+
+impl<S: ObjectStore> Handler for Service<S> {
+    async fn handle(&self, request: S3Request) -> S3Response {
+        let operation = route(&Question {
+            method: &request.method,
+            has_bucket: request.bucket.is_some(),
+            has_key: request.key.is_some(),
+            query: &request.query,
+            headers: &request.headers,
+        });
+        let trace = Trace::of(&request);
+        let mut response = match self.dispatch(operation, request).await {
+            Ok(response) => response,
+            Err(error) => trace.name_subject(error).into(),
+        };
+        self.add_cors(&trace, operation, &mut response.headers);
+        response.operation(operation.name())
+    }
+}
+
+fn not_implemented(message: String) -> S3Error {
+    S3Error::with(S3Code::NotImplemented, message)
+}
+
+/// The client says whose bucket it means; another's is refused before anything is done with it.
+fn expect_owner(headers: &HeaderMap, name: &str, bucket: &BucketInfo) -> S3Result<()> {
+    match headers.get(name) {
+        Some(expected) if expected.as_bytes() != bucket.owner.as_bytes() => Err(S3Error::new(S3Code::AccessDenied)),
+        _ => Ok(()),
+    }
+}
+
+/// The key of an operation on an object; the router has seen that there is one.
+fn key_of(request: &S3Request) -> S3Result<&ObjectKey> {
+    request.key.as_ref().ok_or_else(|| S3Error::new(S3Code::InvalidRequest))
+}
+
+/// `Content-Type` of answers that are neither XML nor an object.
+fn json(document: String) -> S3Response {
+    let mut response = S3Response::ok();
+    response.set(header::CONTENT_TYPE, "application/json");
+    response.body = crate::response::S3Body::Full(document.into());
+    response
+}
