@@ -183,14 +183,15 @@ pub enum ShardCommand {
         /// Home, content, owner.
         owners: Vec<(Home, ContentId, OwnerId)>,
     },
-    /// Expands condemned manifests: at most 256 parts of one each.
+    /// Takes away what the next 256 parts of a condemned manifest own; `Left(0)`: it is expanded.
     ExpandManifest {
         /// Its key.
         home: Home,
         /// Its id.
         manifest: AttemptId,
     },
-    /// Removes condemned contents that have no owner and owes their extents to the group records through the outbox.
+    /// Removes condemned contents and owes their extents to the group records through the outbox. `Left` counts contents that
+    /// have an owner although condemned, which no entry can bring about: they are kept, and it is an alarm.
     Reclaim {
         /// Home and content.
         contents: Vec<(Home, ContentId)>,
@@ -207,14 +208,14 @@ pub enum ShardCommand {
         /// Lowest session still admitted.
         lowest_session: u32,
     },
-    /// Sets the row of a bucket in this shard (never to a lower generation); with `deleting` answers whether it holds anything.
+    /// Sets the row of a bucket in this shard (never to a lower generation); answers what the shard holds of it.
     RaiseBucket {
         /// Bucket.
         bucket: BucketId,
         /// Row.
         row: crate::rows::BucketRow,
     },
-    /// Removes up to `max` uploads of a deleted bucket and condemns their parts; answers how many are left (0: done).
+    /// Removes up to `max` uploads of a bucket that is being deleted and condemns their parts; `Left(0)`: none is left.
     AbortUploads {
         /// Bucket.
         bucket: BucketId,
@@ -240,17 +241,33 @@ pub enum RootCommand {
         /// Region named by the client.
         location: String,
     },
-    /// Applies a change and raises the generation.
+    /// Applies a change; raises the generation if apply must know of it (versioning).
     ChangeBucket {
         /// Bucket.
         bucket: BucketId,
         /// Change.
         change: BucketChange,
     },
-    /// Removes the bucket (its shards answered that it is empty).
+    /// Raises the generation and changes nothing else: the beginning of a deletion (the new generation is raised in the shards
+    /// with `deleting`) and its taking back (the next one without).
+    RaiseGeneration {
+        /// Bucket.
+        bucket: BucketId,
+    },
+    /// The row of that generation is in every shard: nothing is left to raise.
+    BucketRaised {
+        /// Bucket.
+        bucket: BucketId,
+        /// Generation that was raised.
+        generation: u64,
+    },
+    /// Removes the bucket (its shards answered that it is empty while it was `deleting` under this generation). Refused with
+    /// `Refetch` if the generation has moved on: then somebody may have taken the deletion back.
     DeleteBucket {
         /// Bucket.
         bucket: BucketId,
+        /// The generation under which the shards were asked.
+        generation: u64,
     },
     /// Adds an account.
     CreateUser(Credential),
@@ -323,7 +340,7 @@ pub enum RootCommand {
 }
 
 /// What a put, complete or copy made.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PutOutcome {
     /// `None` in a bucket that never had versioning.
     pub version: Option<VersionId>,
@@ -360,12 +377,14 @@ pub enum Outcome {
     },
     /// A bucket was made or changed.
     Bucket(BucketInfo),
-    /// RaiseBucket with `deleting`: whether versions or markers are there, and whether uploads are.
+    /// RaiseBucket: what of the bucket is in this shard now, and how far the answer reaches.
     BucketHolds {
         /// Versions or delete markers.
         versions: bool,
         /// Uploads in progress.
         uploads: bool,
+        /// First key of the bucket that this shard does not hold: the walk goes on there. `None`: to the bucket's end.
+        covered_to: Option<ObjectKey>,
     },
     /// How much is left of bounded work.
     Left(u32),

@@ -55,8 +55,25 @@ pub enum ContentBytes {
     },
 }
 
-/// Family `body`: keyed (bucket, key, id). For a content of this key the id is the content's; for a reference to a content
-/// with another home the id is the owner's.
+/// Names a `body` row under its (bucket, key).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct BodyId {
+    /// Content id of what this key wrote, or owner id of a fast copy.
+    pub id: AttemptId,
+    /// 0, but for the parts of a multipart source that one fast copy took: they share its owner id, so each row carries the
+    /// part's number.
+    pub part: u32,
+}
+
+impl BodyId {
+    /// The row of a content, or of a copy of one content.
+    pub const fn whole(id: AttemptId) -> Self {
+        BodyId { id, part: 0 }
+    }
+}
+
+/// Family `body`: keyed (bucket, key, [`BodyId`]). For a content of this key the id is the content's; for a reference to a
+/// content with another home the id is the owner's.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum BodyRow {
     /// Written by the commit or abandon entry of the content; exists if and only if the content is owned or condemned.
@@ -153,8 +170,16 @@ pub struct ManifestPart {
     pub size: u64,
     /// Its checksum.
     pub checksum: Option<Checksum>,
-    /// The `body` row under this key: content id of an uploaded part, owner id of a copied one.
+    /// Content id of an uploaded part, owner id of a copied one. See [`ManifestPart::body_id`].
     pub body: AttemptId,
+}
+
+impl ManifestPart {
+    /// The `body` row of this part, in the manifest of that id. A manifest that a copy wrote has the copy's owner id, as have
+    /// its parts: then the number tells the rows apart.
+    pub fn body_id(&self, manifest: AttemptId) -> BodyId {
+        BodyId { id: self.body, part: if self.body == manifest { self.number } else { 0 } }
+    }
 }
 
 /// Family `manifest`: keyed (bucket, key, manifest id, first part index of the chunk); 256 parts a row.
@@ -164,7 +189,7 @@ pub struct ManifestRow {
     pub parts: Vec<ManifestPart>,
 }
 
-/// Family `uploads`: keyed (bucket, key, upload id).
+/// Family `uploads`: keyed (bucket, key, upload id); only uploads in progress.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UploadRow {
     /// Headers and user metadata of the object to be.
@@ -175,15 +200,16 @@ pub struct UploadRow {
     pub checksum: Option<(ChecksumAlgorithm, ChecksumKind)>,
     /// Milliseconds since the epoch.
     pub initiated_ms: u64,
-    /// Set by Complete: what it answered, so that a repeated Complete gets the same. Such a row is not listed.
-    pub completed: Option<CompletedUpload>,
 }
 
-/// The remembered answer of Complete.
+/// Family `completed`: keyed (bucket, key, upload id); what Complete answered, so that a repeated one gets the same. In a
+/// family of its own, so that listing the uploads in progress never meets it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CompletedUpload {
     /// Digest of the list of (number, ETag) that was completed.
     pub parts_crc: u64,
+    /// The attempt of the Complete, which its version carries.
+    pub attempt: AttemptId,
     /// What it answered.
     pub outcome: crate::command::PutOutcome,
     /// When; kept until its version goes, or 7 days.

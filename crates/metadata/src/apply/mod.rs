@@ -1,0 +1,1 @@
+//! Apply decides: conditions, ranges, fences and deadlines are judged when an entry is applied.
