@@ -4,7 +4,15 @@
 //! applied before it. Apply decides: conditions, ranges, fences and deadlines are judged when an entry is applied.
 //! Refuses to know: object bytes (inline ones excepted), files of extents, HTTP.
 
+pub mod apply;
 pub mod command;
+pub mod directory;
+pub mod format;
+pub mod limits;
+pub mod list;
+pub mod log;
+pub mod node;
+pub mod read;
 pub mod rows;
 pub mod shard;
 pub mod tree;

@@ -3,6 +3,17 @@
 //! Promises: entries of one shard are applied in log order, each exactly once, and with the rows they make the shard's applied
 //! index becomes durable. Refuses to know: what the rows mean (that is the state machine's).
 
+pub(crate) mod applier;
+pub(crate) mod driver;
+pub(crate) mod envelope;
+pub(crate) mod flusher;
+pub(crate) mod group;
+pub(crate) mod rows;
+pub(crate) mod shared;
+mod storage;
+
+pub use driver::AppendObserver;
+
 use crate::command::{Entry, Outcome};
 use crate::rows::Home;
 use crate::tree::{Read, TreeError, WriteBatch};
@@ -59,6 +70,9 @@ pub trait StateMachine: Send {
         read: &dyn Read,
         batch: &mut WriteBatch,
     ) -> Result<Outcome, TreeError>;
+    /// Called once, when everything that the log holds is applied: the place to load what is kept in memory from the rows.
+    /// Entries applied before were not told of by [`StateMachine::applied`].
+    fn started(&mut self, _read: &dyn Read) {}
     /// Called after the rows of the entry are readable and before its proposer is answered: the place to refresh what is kept
     /// in memory from the rows.
     fn applied(&mut self, _shard: &Shard, _entry: &Entry, _outcome: &Outcome, _read: &dyn Read) {}

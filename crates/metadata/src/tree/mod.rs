@@ -2,6 +2,17 @@
 //!
 //! Promises: a [`WriteBatch`] reaches readers and disk whole or not at all; after a crash the tree is some consistent prefix of
 //! the batches, the last completed flush at the latest. There is no journal here: the Raft log is the only write-ahead log.
+//! Refuses to know: what rows mean, logs.
+
+mod lsm;
+mod mem;
+mod pins;
+mod snapshot;
+
+pub use lsm::{LsmConfig, LsmTree};
+pub use mem::MemTree;
+pub use pins::{Pin, Pins};
+pub use snapshot::{ReadCounts, Snapshot};
 
 use bytes::Bytes;
 
@@ -28,12 +39,15 @@ impl WriteBatch {
 }
 
 /// The tree could not answer.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("metadata tree: {0}")]
 pub struct TreeError(pub String);
 
 /// A row: key and value.
 pub type Row = (Bytes, Bytes);
+
+/// Rows in order, until an error.
+pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row, TreeError>> + Send + 'a>;
 
 /// Reads at one position. Every range call is one *seek*; `seeks` and `rows` are counted for the cost tests.
 pub trait Read: Send + Sync {
@@ -43,4 +57,57 @@ pub trait Read: Send + Sync {
     fn range(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Row, TreeError>> + Send + '_>;
     /// Rows with `from <= key < to`, descending.
     fn range_back(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Row, TreeError>> + Send + '_>;
+}
+
+/// Which way a range is walked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// Ascending keys.
+    Up,
+    /// Descending keys.
+    Down,
+}
+
+/// What a tree holds, for metrics and decisions.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct TreeStats {
+    /// Bytes of rows in memory that no flush holds yet, sealed ones included.
+    pub unflushed_bytes: u64,
+    /// Sorted runs that a read may have to look into before the levelled part.
+    pub young_runs: usize,
+    /// Bytes on disk.
+    pub disk_bytes: u64,
+    /// Bytes of the block cache in use.
+    pub cache_bytes: u64,
+}
+
+/// An ordered, versioned map with one writer, many readers and flushes that it is told to make.
+///
+/// [`Tree::write`], [`Tree::publish`] and [`Tree::seal`] are called by the one writer; the rest by anybody.
+pub trait Tree: Send + Sync {
+    /// One row as of `at`.
+    fn get_at(&self, key: &[u8], at: Sequence) -> Result<Option<Bytes>, TreeError>;
+    /// Rows with `from <= key < to` as of `at`.
+    fn range_at(&self, from: &[u8], to: &[u8], at: Sequence, direction: Direction) -> Rows<'static>;
+    /// Puts a batch in memory under the position returned; nobody but a reader at that position sees it before
+    /// [`Tree::publish`]. `Err`: the tree has failed and takes no batch any more, readers go on.
+    fn write(&self, batch: WriteBatch) -> Result<Sequence, TreeError>;
+    /// Positions, and who reads at which.
+    fn pins(&self) -> &Pins;
+    /// Makes everything up to `at` visible to new snapshots.
+    fn publish(&self, at: Sequence) {
+        self.pins().publish(at);
+    }
+    /// Bytes in memory written since the last [`Tree::seal`].
+    fn unsealed_bytes(&self) -> u64;
+    /// Closes what was written so far, which must be published; the next [`Tree::flush`] makes it durable.
+    fn seal(&self);
+    /// Makes durable, whole or not at all, what was sealed before the call. Blocks. An error is final for the tree.
+    fn flush(&self) -> Result<(), TreeError>;
+    /// Does one piece of reorganisation, if there is need; answers whether it did. Blocks. An error is final for the tree.
+    fn compact(&self) -> Result<bool, TreeError>;
+    /// Why it takes no batch any more.
+    fn failure(&self) -> Option<TreeError>;
+    /// Numbers.
+    fn stats(&self) -> TreeStats;
 }

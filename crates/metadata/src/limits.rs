@@ -1,0 +1,20 @@
+//! Limits of the log, the tree and the driver, with their arithmetic.
+
+/// Proposals accepted and not answered. At 1 KiB each, 4 MiB; at 16 KiB of inline body, what `IN_FLIGHT_BYTES` allows.
+pub const IN_FLIGHT_PROPOSALS: usize = 4096;
+/// Bytes of encoded entries accepted and not answered.
+pub const IN_FLIGHT_BYTES: usize = 32 << 20;
+/// Messages that are not proposals (flushes done, marks, closing) find room in the driver's queue even if those fill it.
+pub const DRIVER_QUEUE: usize = IN_FLIGHT_PROPOSALS + 64;
+/// Proposals gathered into one append.
+pub const BATCH_PROPOSALS: usize = 1024;
+/// Bytes of entries gathered into one append, above which the rest waits for the next: 2 MiB are about 1 ms of device time.
+pub const BATCH_BYTES: usize = 2 << 20;
+/// Bytes an entry may take in the log beside the encoded command: stamp, Raft's fields.
+pub const ENTRY_ENVELOPE_BYTES: usize = 64;
+/// A tree that holds this many times its memtable limit in memory makes proposals be answered "busy".
+pub const UNFLUSHED_MEMTABLES: u64 = 3;
+/// Runs in level 0 at which proposals are answered "busy" until a compaction has caught up.
+pub const YOUNG_RUNS_MAX: usize = 20;
+/// A log that holds this many times the size at which a flush is forced makes proposals be answered "busy".
+pub const LOG_OVERRUN: u64 = 2;

@@ -1,0 +1,326 @@
+//! The metadata of one node as a handle: propose, read, flush, close.
+//!
+//! Promises: `Ok` of [`Metadata::propose`] means applied and durable in the log of every folder of the log set; a snapshot taken
+//! after that sees it. An error but [`ProposeError::Failed`] means that it did not and will not happen through this call.
+//! Refuses to know: what commands mean; buckets, objects, HTTP.
+
+mod open;
+mod refill;
+
+pub use open::StartError;
+
+use crate::command::{Command, Entry, Outcome, RootCommand};
+use crate::log::LogStats;
+use crate::rows::Home;
+use crate::shard::applier::ToApply;
+use crate::shard::driver::{Proposal, ToDriver};
+use crate::shard::flusher::{Flusher, Slots};
+use crate::shard::group::Waiting;
+use crate::shard::shared::Shared;
+use crate::shard::{AppendObserver, ROOT, Shard, ShardId, StateMachine, envelope};
+use crate::tree::{Snapshot, TreeStats};
+use env::Env;
+use env::disk::Disk;
+use env::tasks::Worker;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::oneshot;
+use types::limits::{DEADLINE_MS, ENTRY_MAX_BYTES};
+use types::{AttemptId, NodeId};
+
+/// One metadata folder.
+#[derive(Clone, Debug)]
+pub struct FolderConfig {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// Directory on it that is the metadata's alone.
+    pub dir: String,
+}
+
+/// How a node keeps its metadata.
+#[derive(Clone)]
+pub struct MetadataConfig {
+    /// Clock, randomness, workers.
+    pub env: Env,
+    /// This node.
+    pub node: NodeId,
+    /// One folder, or several on distinct disks (`--rf`).
+    pub folders: Vec<FolderConfig>,
+    /// Whether an empty store may be made: only at the birth of the node, for an empty folder may also be a lost disk.
+    pub create: bool,
+    /// Bytes of a log segment.
+    pub segment_bytes: u32,
+    /// Bytes of rows in memory at which they are flushed.
+    pub memtable_bytes: u64,
+    /// Bytes of the log at which a flush is forced so that it can be truncated; at least 3 segments.
+    pub log_bytes: u64,
+    /// Bytes of the tree's block cache.
+    pub cache_bytes: u64,
+    /// Whether the tree compresses what is older.
+    pub compress: bool,
+    /// Where data shards are split at birth; empty: one shard of all keys. For tests.
+    pub splits: Vec<Home>,
+    /// Told how long each append to the log took.
+    pub observer: Option<AppendObserver>,
+}
+
+impl MetadataConfig {
+    /// The sizes of a server.
+    pub fn new(env: Env, node: NodeId, folders: Vec<FolderConfig>) -> MetadataConfig {
+        MetadataConfig {
+            env,
+            node,
+            folders,
+            create: false,
+            segment_bytes: 64 << 20,
+            memtable_bytes: 64 << 20,
+            log_bytes: 256 << 20,
+            cache_bytes: 256 << 20,
+            compress: false,
+            splits: Vec::new(),
+            observer: None,
+        }
+    }
+
+    /// The sizes of a small machine (protocols.md 14).
+    pub fn small(env: Env, node: NodeId, folders: Vec<FolderConfig>) -> MetadataConfig {
+        let new = MetadataConfig::new(env, node, folders);
+        MetadataConfig {
+            segment_bytes: 4 << 20,
+            memtable_bytes: 8 << 20,
+            log_bytes: 24 << 20,
+            cache_bytes: 16 << 20,
+            ..new
+        }
+    }
+}
+
+/// A proposal was not answered by apply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProposeError {
+    /// Too much is in flight, or the trees or the log are behind. It did not happen.
+    #[error("the metadata is busy")]
+    Busy,
+    /// The log has no space. It did not happen.
+    #[error("no space for metadata")]
+    NoSpace,
+    /// Larger than an entry may be. It did not happen.
+    #[error("the entry is too large")]
+    TooLarge,
+    /// Past its deadline before it was appended. It did not happen through this call.
+    #[error("past the deadline")]
+    TooLate,
+    /// There is no such shard here. It did not happen.
+    #[error("no such shard")]
+    NoSuchShard,
+    /// The metadata failed before or is closed. It did not happen.
+    #[error("the metadata is read-only: {0}")]
+    ReadOnly(String),
+    /// The log or the tree failed meanwhile: whether it happened or will happen is not known.
+    #[error("the metadata failed: {0}")]
+    Failed(String),
+}
+
+/// Numbers of one node's metadata since its start.
+#[derive(Clone, Debug, Default)]
+pub struct MetadataStats {
+    /// Why nothing is acknowledged any more.
+    pub failure: Option<String>,
+    /// Folders in the log set, and their logs.
+    pub logs: BTreeMap<usize, LogStats>,
+    /// The tree that is read.
+    pub tree: TreeStats,
+    /// Appends to the log.
+    pub appends: u64,
+    /// Entries and Raft states in them.
+    pub entries: u64,
+    /// Completed flushes, all folders together.
+    pub flushes: u64,
+    /// Compactions, all folders together.
+    pub compactions: u64,
+}
+
+/// A handle. Cheap to clone. When the last one is dropped the workers end by themselves; [`Metadata::close`] waits for them.
+#[derive(Clone)]
+pub struct Metadata {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    env: Env,
+    node: NodeId,
+    shards: BTreeMap<ShardId, Shard>,
+    shared: Arc<Shared>,
+    driver: Worker<ToDriver>,
+    apply: Worker<ToApply>,
+    flushers: Vec<Flusher>,
+    slots: Slots,
+    session: Mutex<Session>,
+    closed: Mutex<bool>,
+}
+
+#[derive(Default)]
+struct Session {
+    number: u32,
+    next: u64,
+}
+
+impl Metadata {
+    /// Opens the store, replays the log, leads its shards. Blocks.
+    pub fn open(config: MetadataConfig, machine: Box<dyn StateMachine>) -> Result<Metadata, StartError> {
+        open::open(config, machine).map(|inner| Metadata { inner: Arc::new(inner) })
+    }
+
+    /// Proposes a command to a shard and waits until it is applied. Dropping the future does not take it back.
+    pub async fn propose(
+        &self,
+        shard: ShardId,
+        attempt: AttemptId,
+        deadline_ms: u64,
+        command: Command,
+    ) -> Result<Outcome, ProposeError> {
+        let entry = Box::new(Entry { attempt, deadline_ms, stamp_ms: 0, command });
+        let answer = self.submit(shard, entry)?;
+        answer.await.unwrap_or_else(|_| Err(ProposeError::Failed("the metadata ended".to_owned())))
+    }
+
+    fn submit(&self, shard: ShardId, entry: Box<Entry>) -> Result<Answer, ProposeError> {
+        let inner = &*self.inner;
+        if let Some(reason) = inner.shared.failure() {
+            return Err(ProposeError::ReadOnly(reason));
+        }
+        if !inner.shards.contains_key(&shard) {
+            return Err(ProposeError::NoSuchShard);
+        }
+        if inner.shared.behind() {
+            return Err(ProposeError::Busy);
+        }
+        let data = envelope::encode(&entry);
+        if data.len() > ENTRY_MAX_BYTES {
+            return Err(ProposeError::TooLarge);
+        }
+        let in_flight = inner.shared.admit(data.len()).ok_or(ProposeError::Busy)?;
+        let (reply, answer) = oneshot::channel();
+        let waiting = Waiting { reply, _in_flight: in_flight };
+        let refused = inner.driver.submit(ToDriver::Propose(Proposal { shard, entry, data, waiting }));
+        match refused {
+            Ok(()) => Ok(answer),
+            Err(refused) if refused.is_full() => Err(ProposeError::Busy),
+            Err(_) => Err(ProposeError::ReadOnly("it is closed".to_owned())),
+        }
+    }
+
+    /// A reader at the newest applied position.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::published(&self.inner.shared.tree())
+    }
+
+    /// The shard that holds this key.
+    pub fn shard_of(&self, home: &Home) -> ShardId {
+        let holds = |shard: &&Shard| shard.id != ROOT && shard.range.contains(home.bucket, &home.key);
+        self.inner.shards.values().find(holds).map_or(ROOT, |shard| shard.id)
+    }
+
+    /// All shards by id; root is 0.
+    pub fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.inner.shards.values()
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.inner.node
+    }
+
+    /// Takes a new session: root ends the former ones of this node. Must be called before the first [`Metadata::next_attempt`].
+    pub async fn start_session(&self) -> Result<u32, ProposeError> {
+        let node = self.inner.node;
+        // Not of any session: unique by chance of 2^-64.
+        let attempt = AttemptId { node, session: 0, sequence: self.inner.env.random.next_u64() };
+        let deadline_ms = self.inner.env.clock.wall_ms() + DEADLINE_MS;
+        let command = Command::Root(RootCommand::NewSession { node });
+        match self.propose(ROOT, attempt, deadline_ms, command).await? {
+            Outcome::Session(number) => {
+                *self.inner.session.lock() = Session { number, next: 1 };
+                Ok(number)
+            }
+            other => Err(ProposeError::Failed(format!("a new session was answered {other:?}"))),
+        }
+    }
+
+    /// Mints the id of an attempt in the newest session.
+    pub fn next_attempt(&self) -> AttemptId {
+        let mut session = self.inner.session.lock();
+        let sequence = session.next;
+        session.next += 1;
+        AttemptId { node: self.inner.node, session: session.number, sequence }
+    }
+
+    /// The newest session of this node; 0 before the first.
+    pub fn session(&self) -> u32 {
+        self.inner.session.lock().number
+    }
+
+    /// Makes everything applied so far durable in the trees of all folders.
+    pub async fn flush(&self) -> Result<(), String> {
+        let (reply, done) = oneshot::channel();
+        self.inner.apply.submit(ToApply::Flush(reply)).map_err(|e| e.to_string())?;
+        done.await.unwrap_or_else(|_| Err("the metadata ended".to_owned()))
+    }
+
+    /// Writes down how far the log is durable; to be called now and then while idle, so that damage can be told from a torn tail.
+    pub async fn mark(&self) {
+        let (reply, done) = oneshot::channel();
+        if self.inner.driver.submit(ToDriver::Mark(reply)).is_ok() {
+            // Dropped only if the driver ended, and then there is nothing to mark.
+            let _ = done.await;
+        }
+    }
+
+    /// Why nothing is acknowledged any more (rule R3): the process should stop.
+    pub fn failure(&self) -> Option<String> {
+        self.inner.shared.failure()
+    }
+
+    /// Numbers.
+    pub fn stats(&self) -> MetadataStats {
+        let shared = &self.inner.shared;
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        MetadataStats {
+            failure: shared.failure(),
+            logs: shared.log_stats.lock().clone(),
+            tree: shared.tree().stats(),
+            appends: count(&shared.counters.appends),
+            entries: count(&shared.counters.entries),
+            flushes: count(&shared.counters.flushes),
+            compactions: count(&shared.counters.compactions),
+        }
+    }
+
+    /// Answers what was accepted, writes the log's mark, waits for the workers. Blocks; not to be called on an async thread.
+    pub fn close(&self) {
+        let mut closed = self.inner.closed.lock();
+        if std::mem::replace(&mut *closed, true) {
+            return;
+        }
+        let (reply, _done) = oneshot::channel();
+        // Refused only if the driver ended already.
+        let _ = self.inner.driver.submit(ToDriver::Mark(reply));
+        let ended = self.inner.driver.join().and(self.inner.apply.join());
+        self.inner.flushers.iter().for_each(Flusher::join);
+        self.inner.slots.clear();
+        if let Err(e) = ended {
+            tracing::error!(error = %e, "the metadata ended badly");
+        }
+    }
+}
+
+type Answer = oneshot::Receiver<Result<Outcome, ProposeError>>;
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The workers hold each other through these.
+        self.slots.clear();
+    }
+}

@@ -1,0 +1,299 @@
+//! How a node finds its metadata again: logs, trees, replay, and only then Raft.
+//!
+//! Promises: nothing is answered or served before every tree holds what its log holds. An empty folder is made into a store
+//! only at birth. Refuses to know: what entries mean.
+
+use super::refill::refill;
+use super::{FolderConfig, Inner, MetadataConfig, Session};
+use crate::limits::{BATCH_PROPOSALS, DRIVER_QUEUE};
+use crate::log::format::{HardState, LogEntry};
+use crate::log::{Log, LogConfig, LogError, LogSet, OpenError, Recovered, SetError};
+use crate::rows::Home;
+use crate::shard::applier::{Applier, Folder, ToApply};
+use crate::shard::driver::{Driver, FoundGroup, ToDriver};
+use crate::shard::flusher::{Flusher, Slot, Slots};
+use crate::shard::group::{Committed, What};
+use crate::shard::rows::{Applied, put_applied, put_shard, read_shards};
+use crate::shard::shared::Shared;
+use crate::shard::{KeyRange, ROOT, Shard, ShardId, StateMachine};
+use crate::tree::{LsmConfig, LsmTree, MemTree, Snapshot, Tree, TreeError, WriteBatch};
+use env::tasks::Worker;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+/// The metadata did not open; nothing was acknowledged and nothing that was synced was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// There is no store and none may be made.
+    #[error("no metadata in {0}; if this is a new node, say so")]
+    Missing(String),
+    /// A log is damaged, of another format, or its disk failed.
+    #[error(transparent)]
+    Log(#[from] OpenError),
+    /// The folders do not make a log set.
+    #[error(transparent)]
+    Set(#[from] SetError),
+    /// A log refused to be written.
+    #[error(transparent)]
+    Append(#[from] LogError),
+    /// A tree is damaged or its disk failed.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// A disk failed.
+    #[error("metadata: {0}")]
+    Io(#[from] io::Error),
+    /// Log and tree contradict each other.
+    #[error("metadata: {0}")]
+    Contradiction(String),
+}
+
+/// Where a folder's newest generation is. A folder that was filled anew has a new one, so nothing is ever overwritten.
+pub(super) struct Place {
+    config: FolderConfig,
+    pub(super) generation: u32,
+}
+
+impl Place {
+    fn newest(config: &FolderConfig) -> io::Result<Place> {
+        config.disk.create_dir_all(&config.dir)?;
+        let names = config.disk.list(&config.dir)?;
+        let generation = names.iter().filter_map(|name| name.parse().ok()).max().unwrap_or(1);
+        Ok(Place { config: config.clone(), generation })
+    }
+
+    pub(super) fn next(&self) -> Place {
+        Place { config: self.config.clone(), generation: self.generation + 1 }
+    }
+
+    fn dir(&self, what: &str) -> String {
+        let root = if self.config.dir.is_empty() { String::new() } else { format!("{}/", self.config.dir) };
+        format!("{root}{:04}/{what}", self.generation)
+    }
+
+    pub(super) fn log(&self, config: &MetadataConfig) -> LogConfig {
+        LogConfig { disk: self.config.disk.clone(), dir: self.dir("log"), segment_bytes: config.segment_bytes }
+    }
+
+    pub(super) fn tree(&self, config: &MetadataConfig) -> Result<Arc<dyn Tree>, TreeError> {
+        let dir = self.dir("tree");
+        let Some(host) = self.config.disk.host_path() else {
+            return Ok(Arc::new(MemTree::open(self.config.disk.clone(), &dir)?));
+        };
+        let lsm = LsmConfig {
+            cache_bytes: config.cache_bytes,
+            table_bytes: config.memtable_bytes,
+            compress: config.compress,
+        };
+        Ok(Arc::new(LsmTree::open(&host.join(dir), lsm)?))
+    }
+}
+
+/// A folder whose log is in the set.
+struct Found {
+    folder: usize,
+    tree: Arc<dyn Tree>,
+    shards: BTreeMap<ShardId, (Shard, Applied)>,
+}
+
+pub(super) fn open(config: MetadataConfig, machine: Box<dyn StateMachine>) -> Result<Inner, StartError> {
+    let places = config.folders.iter().map(Place::newest).collect::<io::Result<Vec<_>>>()?;
+    let mut logs: Vec<_> = places.iter().map(|place| Log::open(place.log(&config))).collect();
+    if logs.iter().all(unborn) {
+        if !config.create {
+            return Err(StartError::Missing(
+                config.folders.iter().map(|f| f.dir.as_str()).collect::<Vec<_>>().join(", "),
+            ));
+        }
+        drop(logs);
+        birth(&config, &places)?;
+        logs = places.iter().map(|place| Log::open(place.log(&config))).collect();
+    }
+    if let [Err(OpenError::Damaged { .. } | OpenError::Io(_))] = &logs[..] {
+        return Err(logs.pop().and_then(Result::err).map_or(StartError::Missing(String::new()), StartError::Log));
+    }
+    let opened = LogSet::open(&config.env.tasks, logs)?;
+    let mut found = Vec::new();
+    for folder in opened.set.folders() {
+        let tree = places[folder].tree(&config)?;
+        let shards = read_shards(&Snapshot::published(&tree))?;
+        check(folder, &shards, &opened.truncated[&folder], &opened.recovered)?;
+        found.push(Found { folder, tree, shards });
+    }
+    let Recovered { state, entries, .. } = opened.recovered;
+    let (applied, machine) = replay_all(&config, &found, &entries, machine)?;
+    let mut set = opened.set;
+    for (folder, reason) in opened.outside {
+        let filled = refill(&config, folder, &places[folder], &found[0].tree, &applied, &mut set);
+        match filled {
+            Ok(tree) => found.push(Found { folder, tree, shards: found[0].shards.clone() }),
+            Err(e) => tracing::error!(folder, %reason, error = %e, "a metadata folder is not in use"),
+        }
+    }
+    start(config, found, applied, state.hard_states, set, machine)
+}
+
+/// No store was ever complete here.
+fn unborn(log: &Result<(Log, Recovered), OpenError>) -> bool {
+    match log {
+        Ok((_, recovered)) => recovered.state.log_set.version == 0,
+        Err(e) => matches!(e, OpenError::Missing(_)),
+    }
+}
+
+/// Makes an empty store. Trees first: a log set says that everything else is there.
+fn birth(config: &MetadataConfig, places: &[Place]) -> Result<(), StartError> {
+    let mut logs = Vec::new();
+    for place in places {
+        let tree = place.tree(config)?;
+        let held = read_shards(&Snapshot::published(&tree))?;
+        if held.values().any(|(_, applied)| *applied != (0, 0)) {
+            return Err(StartError::Contradiction("there are rows, but the log is gone".to_owned()));
+        }
+        let mut batch = WriteBatch::default();
+        for shard in first_shards(&config.splits) {
+            put_shard(&mut batch, &shard);
+            put_applied(&mut batch, shard.id, (0, 0));
+        }
+        tree.publish(tree.write(batch)?);
+        tree.seal();
+        tree.flush()?;
+        logs.push(Log::create(place.log(config), config.env.random.next_u64())?);
+    }
+    LogSet::create(&config.env.tasks, logs)?;
+    Ok(())
+}
+
+/// Root, and data shards that split all keys at `splits`.
+fn first_shards(splits: &[Home]) -> Vec<Shard> {
+    let mut bounds: Vec<Option<Home>> = splits.iter().cloned().map(Some).collect();
+    bounds.sort_by(|a, b| a.cmp(b));
+    let from = [None].into_iter().chain(bounds.iter().cloned());
+    let to = bounds.iter().cloned().chain([None]);
+    let data = from.zip(to).zip(1..).map(|((from, to), id)| Shard {
+        id: ShardId(id),
+        range: KeyRange { from, to },
+        version: 1,
+    });
+    [Shard { id: ROOT, range: KeyRange::ALL, version: 1 }].into_iter().chain(data).collect()
+}
+
+/// The log of each shard begins at or before what the tree holds and reaches at least that far.
+fn check(
+    folder: usize,
+    shards: &BTreeMap<ShardId, (Shard, Applied)>,
+    truncated: &BTreeMap<ShardId, Applied>,
+    recovered: &Recovered,
+) -> Result<(), StartError> {
+    for (id, (_, (applied, _))) in shards {
+        let begins = truncated.get(id).map_or(0, |(index, _)| *index);
+        let last = last_entry(recovered, *id).0;
+        if begins > *applied || last < *applied {
+            let text = format!(
+                "folder {folder}: the tree holds shard {} up to entry {applied}, the log has {begins} (excluded) to {last}",
+                id.0
+            );
+            return Err(StartError::Contradiction(text));
+        }
+    }
+    if shards.is_empty() {
+        return Err(StartError::Contradiction(format!("folder {folder}: the tree is empty, the log is not")));
+    }
+    Ok(())
+}
+
+fn last_entry(recovered: &Recovered, shard: ShardId) -> Applied {
+    let last = recovered.entries.get(&shard).and_then(VecDeque::back);
+    let truncated = recovered.state.truncated.get(&shard).copied().unwrap_or_default();
+    last.map_or(truncated, |entry| (entry.index, entry.term))
+}
+
+type Entries = BTreeMap<ShardId, VecDeque<LogEntry>>;
+
+/// Applies to each folder's tree what the log holds beyond it. With one voter every entry of the log is committed.
+fn replay_all(
+    config: &MetadataConfig,
+    found: &[Found],
+    entries: &Entries,
+    mut machine: Box<dyn StateMachine>,
+) -> Result<(BTreeMap<ShardId, Applied>, Box<dyn StateMachine>), StartError> {
+    let mut reached: Option<BTreeMap<ShardId, Applied>> = None;
+    for Found { folder, tree, shards } in found {
+        let applied = shards.iter().map(|(id, (_, applied))| (*id, *applied)).collect();
+        let known = shards.iter().map(|(id, (shard, _))| (*id, shard.clone())).collect();
+        let folders = vec![Folder::new(*folder, tree.clone())];
+        let shared = Arc::new(Shared::new(tree.clone()));
+        let mut applier = Applier::new(folders, known, applied, machine, shared, config.memtable_bytes);
+        let missing = |entry: &&LogEntry| shards.get(&entry.shard).is_some_and(|(_, at)| entry.index > at.0);
+        // Shard by shard: entries of different shards read nothing of each other.
+        let missing = entries.values().flatten().filter(missing).map(|entry| Committed {
+            shard: entry.shard,
+            index: entry.index,
+            term: entry.term,
+            what: What::Data(entry.data.clone()),
+            waiting: None,
+        });
+        applier.replay(missing).map_err(StartError::Contradiction)?;
+        let now = applier.applied().clone();
+        machine = applier.into_machine();
+        if reached.get_or_insert_with(|| now.clone()) != &now {
+            return Err(StartError::Contradiction(format!("folder {folder} does not reach as far as the others")));
+        }
+    }
+    Ok((reached.unwrap_or_default(), machine))
+}
+
+/// Leads the shards and starts the workers.
+fn start(
+    config: MetadataConfig,
+    found: Vec<Found>,
+    applied: BTreeMap<ShardId, Applied>,
+    hard_states: BTreeMap<ShardId, HardState>,
+    set: LogSet,
+    machine: Box<dyn StateMachine>,
+) -> Result<Inner, StartError> {
+    let shared = Arc::new(Shared::new(found[0].tree.clone()));
+    let shards: BTreeMap<ShardId, Shard> =
+        found[0].shards.iter().map(|(id, (shard, _))| (*id, shard.clone())).collect();
+    let state = |id: &ShardId| hard_states.get(id).copied().unwrap_or_default();
+    let groups = applied.iter().map(|(id, at)| FoundGroup { shard: *id, state: state(id), applied: *at }).collect();
+    let (mut driver, first) = Driver::start(
+        u64::from(config.node),
+        groups,
+        set,
+        config.env.clock.clone(),
+        shared.clone(),
+        config.observer.clone(),
+        config.log_bytes,
+    )
+    .map_err(StartError::Contradiction)?;
+    let folders = found.iter().map(|found| Folder::new(found.folder, found.tree.clone())).collect();
+    let mut applier = Applier::new(folders, shards.clone(), applied, machine, shared.clone(), config.memtable_bytes);
+    applier.apply(first);
+    if let Some(reason) = shared.failure() {
+        return Err(StartError::Contradiction(reason));
+    }
+    applier.started();
+
+    let tasks = &config.env.tasks;
+    let slots = Slots { driver: Slot::new(), apply: Slot::new() };
+    let mut flushers = Vec::new();
+    let spawn = |folder, tree| {
+        let flusher = Flusher::spawn(tasks, folder, tree, slots.clone(), shared.clone());
+        flushers.push(flusher.clone());
+        flusher
+    };
+    let to_driver = slots.driver.clone();
+    applier.connect(spawn, Box::new(move |folder| to_driver.send(ToDriver::Exclude(folder))));
+    // Every batch holds at least one proposal in flight or is one of the few other messages.
+    let apply: Worker<ToApply> =
+        Worker::spawn(tasks, "meta-apply", DRIVER_QUEUE, BATCH_PROPOSALS, move |messages| applier.handle(messages));
+    driver.connect(apply.clone());
+    let driver: Worker<ToDriver> =
+        Worker::spawn(tasks, "meta-log", DRIVER_QUEUE, BATCH_PROPOSALS, move |messages| driver.handle(messages));
+    slots.driver.set(driver.clone());
+    slots.apply.set(apply.clone());
+    let (node, session, closed) = (config.node, Mutex::new(Session::default()), Mutex::new(false));
+    Ok(Inner { env: config.env, node, shards, shared, driver, apply, flushers, slots, session, closed })
+}

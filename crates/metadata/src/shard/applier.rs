@@ -1,0 +1,290 @@
+//! Apply: committed entries, in order, through the state machine into the tree of every folder; then the answers.
+//!
+//! Promises: an answered entry is readable; its rows and its shard's applied index are one batch; trees are sealed for a flush
+//! only between entries. A tree that fails leaves; if it was the last one, nothing is acknowledged any more and reads go on.
+//! Refuses to know: what entries mean, when they became durable.
+
+use super::flusher::{Asked, FlushJob, Flushed, Flusher};
+use super::group::{Committed, Waiting, What};
+use super::rows::{Applied, put_applied};
+use super::shared::Shared;
+use super::{Shard, ShardId, StateMachine, envelope};
+use crate::command::{Entry, Outcome};
+use crate::limits::{UNFLUSHED_MEMTABLES, YOUNG_RUNS_MAX};
+use crate::node::ProposeError;
+use crate::tree::{Sequence, Snapshot, Tree, TreeError, WriteBatch};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::oneshot;
+
+/// Entries between two looks at the size of the memtable during replay; 64 of the largest are 64 MiB.
+const REPLAY_CHECK: usize = 64;
+
+/// What apply is told.
+pub(crate) enum ToApply {
+    /// Apply these in order.
+    Entries(Vec<Committed>),
+    /// Flush everything applied so far in every folder, and say when it is done.
+    Flush(oneshot::Sender<Result<(), String>>),
+    /// A flush or compaction of this folder's tree ended.
+    Ended(usize, Flushed),
+}
+
+/// One folder's tree.
+pub(crate) struct Folder {
+    pub(crate) folder: usize,
+    pub(crate) tree: Arc<dyn Tree>,
+    /// Position of the last batch written.
+    at: Sequence,
+    /// Where it was last sealed since the start.
+    sealed_at: Option<Sequence>,
+    flusher: Option<Flusher>,
+    flushing: bool,
+}
+
+impl Folder {
+    pub(crate) fn new(folder: usize, tree: Arc<dyn Tree>) -> Folder {
+        let at = tree.pins().published();
+        Folder { folder, tree, at, sealed_at: None, flusher: None, flushing: false }
+    }
+}
+
+/// Apply.
+pub(crate) struct Applier {
+    /// The first is read.
+    folders: Vec<Folder>,
+    shards: BTreeMap<ShardId, Shard>,
+    applied: BTreeMap<ShardId, Applied>,
+    machine: Box<dyn StateMachine>,
+    shared: Arc<Shared>,
+    memtable_bytes: u64,
+    /// Asked for while flushes were running: begun when those end.
+    asked: Vec<oneshot::Sender<Result<(), String>>>,
+    /// Folders whose trees failed, for the driver.
+    lost: Box<dyn FnMut(usize) + Send>,
+}
+
+struct Done {
+    shard: ShardId,
+    entry: Option<(Box<Entry>, Outcome)>,
+    waiting: Option<Waiting>,
+}
+
+impl Applier {
+    pub(crate) fn new(
+        folders: Vec<Folder>,
+        shards: BTreeMap<ShardId, Shard>,
+        applied: BTreeMap<ShardId, Applied>,
+        machine: Box<dyn StateMachine>,
+        shared: Arc<Shared>,
+        memtable_bytes: u64,
+    ) -> Applier {
+        let lost = Box::new(|_| {});
+        Applier { folders, shards, applied, machine, shared, memtable_bytes, asked: Vec::new(), lost }
+    }
+
+    /// Gives each folder its flusher, and says whom to tell of lost folders.
+    pub(crate) fn connect(
+        &mut self,
+        mut flusher: impl FnMut(usize, Arc<dyn Tree>) -> Flusher,
+        lost: Box<dyn FnMut(usize) + Send>,
+    ) {
+        for folder in &mut self.folders {
+            folder.flusher = Some(flusher(folder.folder, folder.tree.clone()));
+        }
+        self.lost = lost;
+    }
+
+    /// Handles messages in order.
+    pub(crate) fn handle(&mut self, messages: Vec<ToApply>) {
+        for message in messages {
+            match message {
+                ToApply::Entries(entries) => self.apply(entries),
+                ToApply::Flush(done) => self.asked.push(done),
+                ToApply::Ended(folder, result) => self.ended(folder, result),
+            }
+        }
+        self.seal_if_due();
+        self.watch_trees();
+    }
+
+    /// Applies entries, publishes their rows, answers their proposers.
+    pub(crate) fn apply(&mut self, entries: Vec<Committed>) {
+        if let Some(reason) = self.shared.failure() {
+            return abandon(entries.into_iter().filter_map(|entry| entry.waiting), &reason);
+        }
+        let (mut done, mut entries) = (Vec::new(), entries.into_iter());
+        while let Some(committed) = entries.next() {
+            let Committed { shard, index, term, what, waiting } = committed;
+            match self.apply_one(shard, (index, term), what) {
+                Ok(entry) => done.push(Done { shard, entry, waiting }),
+                Err(reason) => {
+                    let reason = format!("entry {index} of shard {}: {reason}", shard.0);
+                    self.shared.fail(reason.clone());
+                    let rest = entries.filter_map(|entry| entry.waiting);
+                    return abandon(
+                        done.into_iter().filter_map(|done| done.waiting).chain(waiting).chain(rest),
+                        &reason,
+                    );
+                }
+            }
+        }
+        for folder in &self.folders {
+            folder.tree.publish(folder.at);
+        }
+        self.answer(done);
+    }
+
+    fn apply_one(&mut self, id: ShardId, at: Applied, what: What) -> Result<Option<(Box<Entry>, Outcome)>, String> {
+        let shard = self.shards.get(&id).ok_or("no such shard")?;
+        let entry = match what {
+            What::Command(entry) => Some(entry),
+            // A new leader's first entry.
+            What::Data(data) if data.is_empty() => None,
+            What::Data(data) => Some(Box::new(envelope::decode(&data)?)),
+        };
+        let mut batch = WriteBatch::default();
+        let outcome = match (&entry, self.folders.first()) {
+            (Some(entry), Some(folder)) => {
+                let view = Snapshot::unpublished(&folder.tree, folder.at);
+                Some(self.machine.apply(shard, entry, &view, &mut batch).map_err(|e| e.to_string())?)
+            }
+            _ => None,
+        };
+        put_applied(&mut batch, id, at);
+        self.write(batch).map_err(|e| e.to_string())?;
+        self.applied.insert(id, at);
+        Ok(entry.zip(outcome))
+    }
+
+    /// Writes the batch to all trees; one that fails leaves. An error if none is left.
+    fn write(&mut self, batch: WriteBatch) -> Result<(), TreeError> {
+        let mut failed = Vec::new();
+        let count = self.folders.len();
+        let mut batch = Some(batch);
+        for (index, folder) in self.folders.iter_mut().enumerate() {
+            let last = index + 1 == count;
+            let rows = if last { batch.take() } else { batch.as_ref().map(|b| WriteBatch { rows: b.rows.clone() }) };
+            match folder.tree.write(rows.unwrap_or_default()) {
+                Ok(at) => folder.at = at,
+                Err(e) => failed.push((folder.folder, e)),
+            }
+        }
+        for (folder, error) in failed {
+            if self.folders.len() == 1 {
+                return Err(error);
+            }
+            self.lose(folder, &error.to_string());
+        }
+        Ok(())
+    }
+
+    fn lose(&mut self, folder: usize, reason: &str) {
+        if self.folders.len() == 1 {
+            return self.shared.fail(reason.to_owned());
+        }
+        tracing::error!(folder, reason, "the tree of a metadata folder failed; the folder leaves");
+        self.folders.retain(|other| other.folder != folder);
+        self.shared.set_tree(self.folders[0].tree.clone());
+        (self.lost)(folder);
+    }
+
+    fn answer(&mut self, done: Vec<Done>) {
+        let view = Snapshot::published(&self.shared.tree());
+        for Done { shard, entry, waiting } in done {
+            let Some((entry, outcome)) = entry else { continue };
+            if let Some(shard) = self.shards.get(&shard) {
+                self.machine.applied(shard, &entry, &outcome, &view);
+            }
+            if let Some(waiting) = waiting {
+                waiting.answer(Ok(outcome));
+            }
+        }
+    }
+
+    /// Brings one folder's tree up to date with its log, at a start: nobody waits, nothing is refreshed.
+    pub(crate) fn replay(&mut self, entries: impl Iterator<Item = Committed>) -> Result<(), String> {
+        for (count, entry) in entries.enumerate() {
+            self.apply_one(entry.shard, (entry.index, entry.term), entry.what)
+                .map_err(|e| format!("entry {} of shard {}: {e}", entry.index, entry.shard.0))?;
+            if count % REPLAY_CHECK == 0 {
+                self.flush_replayed()?;
+            }
+        }
+        self.folders.iter().for_each(|folder| folder.tree.publish(folder.at));
+        Ok(())
+    }
+
+    fn flush_replayed(&mut self) -> Result<(), String> {
+        for folder in &self.folders {
+            folder.tree.publish(folder.at);
+            if folder.tree.unsealed_bytes() >= self.memtable_bytes {
+                folder.tree.seal();
+                folder.tree.flush().map_err(|e| e.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets what is kept in memory be made from the rows.
+    pub(crate) fn started(&mut self) {
+        let view = Snapshot::published(&self.shared.tree());
+        self.machine.started(&view);
+    }
+
+    /// Gives the state machine back.
+    pub(crate) fn into_machine(self) -> Box<dyn StateMachine> {
+        self.machine
+    }
+
+    /// How far each shard is applied.
+    pub(crate) fn applied(&self) -> &BTreeMap<ShardId, Applied> {
+        &self.applied
+    }
+
+    fn ended(&mut self, folder: usize, result: Flushed) {
+        let Some(found) = self.folders.iter_mut().find(|other| other.folder == folder) else { return };
+        match result {
+            Flushed::Flushed => found.flushing = false,
+            Flushed::Compacted => {}
+            Flushed::Failed(reason) => {
+                found.flushing = false;
+                self.lose(folder, &reason);
+            }
+        }
+    }
+
+    /// Begins flushes: of trees whose memtable is full, of all if the log is too long or it was asked for.
+    fn seal_if_due(&mut self) {
+        if self.shared.failure().is_some() {
+            return self.asked.drain(..).for_each(|asked| drop(asked.send(Err("metadata failed".to_owned()))));
+        }
+        let idle = self.folders.iter().all(|folder| !folder.flushing);
+        let asked = if idle { std::mem::take(&mut self.asked) } else { Vec::new() };
+        let (wanted, asked) = (!asked.is_empty(), Asked::new(asked));
+        let long = self.shared.log_long.load(Ordering::Relaxed);
+        for folder in self.folders.iter_mut().filter(|folder| !folder.flushing) {
+            let Some(flusher) = &folder.flusher else { continue };
+            let helps = long && folder.sealed_at != Some(folder.at);
+            if wanted || helps || folder.tree.unsealed_bytes() >= self.memtable_bytes {
+                folder.tree.seal();
+                folder.flushing = true;
+                folder.sealed_at = Some(folder.at);
+                flusher.submit(FlushJob { applied: self.applied.clone(), asked: asked.clone() });
+            }
+        }
+    }
+
+    fn watch_trees(&self) {
+        let behind = self.folders.iter().any(|folder| {
+            let stats = folder.tree.stats();
+            stats.unflushed_bytes > UNFLUSHED_MEMTABLES * self.memtable_bytes || stats.young_runs >= YOUNG_RUNS_MAX
+        });
+        self.shared.tree_behind.store(behind, Ordering::Relaxed);
+    }
+}
+
+fn abandon(waiting: impl Iterator<Item = Waiting>, reason: &str) {
+    waiting.for_each(|waiting| waiting.answer(Err(ProposeError::Failed(reason.to_owned()))));
+}

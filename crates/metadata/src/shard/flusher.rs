@@ -1,0 +1,166 @@
+//! Flushes and compactions of one folder's tree, away from apply.
+//!
+//! Promises: the log is told of a flush only when it is complete. Refuses to know: when one is due.
+
+use super::ShardId;
+use super::applier::ToApply;
+use super::driver::ToDriver;
+use super::rows::Applied;
+use super::shared::Shared;
+use crate::tree::Tree;
+use env::tasks::{Tasks, Worker};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::oneshot;
+
+/// Flushes that may wait: one of the memtable, some asked for.
+const QUEUE: usize = 64;
+
+/// How it ended.
+pub(crate) enum Flushed {
+    /// What was sealed is durable.
+    Flushed,
+    /// Nothing is left to reorganise.
+    Compacted,
+    /// The tree failed.
+    Failed(String),
+}
+
+/// A flush of what was sealed.
+pub(crate) struct FlushJob {
+    /// What the sealed rows contain.
+    pub(crate) applied: BTreeMap<ShardId, Applied>,
+    /// Who asked for it.
+    pub(crate) asked: Arc<Asked>,
+}
+
+/// Those who asked for a flush of all folders; answered when the last folder's job is dropped.
+pub(crate) struct Asked {
+    replies: Mutex<Vec<oneshot::Sender<Result<(), String>>>>,
+    failed: Mutex<Option<String>>,
+}
+
+impl Asked {
+    pub(crate) fn new(replies: Vec<oneshot::Sender<Result<(), String>>>) -> Arc<Asked> {
+        Arc::new(Asked { replies: Mutex::new(replies), failed: Mutex::new(None) })
+    }
+
+    fn fail(&self, reason: String) {
+        *self.failed.lock() = Some(reason);
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let result = self.failed.lock().take().map_or(Ok(()), Err);
+        for reply in self.replies.lock().drain(..) {
+            // Whoever asked may have given up.
+            let _ = reply.send(result.clone());
+        }
+    }
+}
+
+/// Where to send word. Emptied when the node closes, so that the workers, which hold each other, can end.
+pub(crate) struct Slot<M: Send + 'static>(Mutex<Option<Worker<M>>>);
+
+impl<M: Send + 'static> Slot<M> {
+    pub(crate) fn new() -> Arc<Slot<M>> {
+        Arc::new(Slot(Mutex::new(None)))
+    }
+
+    pub(crate) fn set(&self, worker: Worker<M>) {
+        *self.0.lock() = Some(worker);
+    }
+
+    pub(crate) fn clear(&self) {
+        let worker = self.0.lock().take();
+        drop(worker);
+    }
+
+    /// Sends, if there is still somebody. Queues have room for these few messages.
+    pub(crate) fn send(&self, message: M) {
+        let worker = self.0.lock().clone();
+        if let Some(Err(refused)) = worker.map(|worker| worker.submit(message)) {
+            tracing::warn!(%refused, "a message between the workers of the metadata was not taken");
+        }
+    }
+}
+
+/// The two workers of one folder's tree.
+#[derive(Clone)]
+pub(crate) struct Flusher {
+    flush: Worker<FlushJob>,
+}
+
+/// Whom a flusher tells.
+#[derive(Clone)]
+pub(crate) struct Slots {
+    pub(crate) driver: Arc<Slot<ToDriver>>,
+    pub(crate) apply: Arc<Slot<ToApply>>,
+}
+
+impl Slots {
+    pub(crate) fn clear(&self) {
+        self.driver.clear();
+        self.apply.clear();
+    }
+}
+
+impl Flusher {
+    pub(crate) fn spawn(
+        tasks: &Tasks,
+        folder: usize,
+        tree: Arc<dyn Tree>,
+        slots: Slots,
+        shared: Arc<Shared>,
+    ) -> Flusher {
+        let compact = compactor(tasks, folder, tree.clone(), slots.clone(), shared.clone());
+        let handle = move |jobs: Vec<FlushJob>| {
+            for job in jobs {
+                match tree.flush() {
+                    Ok(()) => {
+                        shared.counters.flushes.fetch_add(1, Ordering::Relaxed);
+                        slots.driver.send(ToDriver::Flushed(folder, job.applied));
+                        slots.apply.send(ToApply::Ended(folder, Flushed::Flushed));
+                        // Full: one that is waiting will see what this one would.
+                        let _ = compact.submit(());
+                    }
+                    Err(e) => {
+                        job.asked.fail(e.to_string());
+                        slots.apply.send(ToApply::Ended(folder, Flushed::Failed(e.to_string())));
+                    }
+                }
+            }
+        };
+        Flusher { flush: Worker::spawn(tasks, &format!("meta-flush-{folder}"), QUEUE, 1, handle) }
+    }
+
+    pub(crate) fn submit(&self, job: FlushJob) {
+        if let Err(refused) = self.flush.submit(job) {
+            tracing::warn!(%refused, "a flush was not taken");
+            refused.into_message().asked.fail("flushing has ended".to_owned());
+        }
+    }
+
+    /// Waits until what was begun is done.
+    pub(crate) fn join(&self) {
+        if let Err(e) = self.flush.join() {
+            tracing::error!(error = %e, "flushing ended badly");
+        }
+    }
+}
+
+fn compactor(tasks: &Tasks, folder: usize, tree: Arc<dyn Tree>, slots: Slots, shared: Arc<Shared>) -> Worker<()> {
+    let handle = move |_| {
+        loop {
+            match tree.compact() {
+                Ok(true) => shared.counters.compactions.fetch_add(1, Ordering::Relaxed),
+                Ok(false) => break slots.apply.send(ToApply::Ended(folder, Flushed::Compacted)),
+                Err(e) => break slots.apply.send(ToApply::Ended(folder, Flushed::Failed(e.to_string()))),
+            };
+        }
+    };
+    Worker::spawn(tasks, &format!("meta-compact-{folder}"), 1, 1, handle)
+}

@@ -1,0 +1,52 @@
+//! The rows that the driver keeps in the tree for each shard: its range and version, and how far it is applied.
+//!
+//! Promises: the applied row is part of the batch of the entry it names (rule R16). Refuses to know: all other rows.
+
+use super::{DRIVER_FAMILY, Shard, ShardId};
+use crate::tree::{Read, TreeError, WriteBatch};
+use std::collections::BTreeMap;
+
+const SHARD: u8 = b's';
+const APPLIED: u8 = b'a';
+
+/// Index and term of the last entry applied.
+pub(crate) type Applied = (u64, u64);
+
+/// Writes range and version of a shard.
+pub(crate) fn put_shard(batch: &mut WriteBatch, shard: &Shard) {
+    let value = postcard::to_allocvec(shard).expect("a shard has nothing that cannot be encoded");
+    batch.put(key(SHARD, shard.id), value);
+}
+
+/// Writes how far a shard is applied.
+pub(crate) fn put_applied(batch: &mut WriteBatch, shard: ShardId, (index, term): Applied) {
+    let mut value = index.to_le_bytes().to_vec();
+    value.extend_from_slice(&term.to_le_bytes());
+    batch.put(key(APPLIED, shard), value);
+}
+
+/// All shards of the tree and how far each is applied.
+pub(crate) fn read_shards(read: &dyn Read) -> Result<BTreeMap<ShardId, (Shard, Applied)>, TreeError> {
+    let mut found = BTreeMap::new();
+    for row in read.range(&[DRIVER_FAMILY, SHARD], &[DRIVER_FAMILY, SHARD + 1]) {
+        let (_, value) = row?;
+        let shard: Shard = postcard::from_bytes(&value).map_err(|e| TreeError(format!("the row of a shard: {e}")))?;
+        let applied = read.get(&key(APPLIED, shard.id))?;
+        let applied = applied.as_deref().and_then(decode_applied);
+        let applied = applied.ok_or_else(|| TreeError(format!("the applied row of shard {}", shard.id.0)))?;
+        found.insert(shard.id, (shard, applied));
+    }
+    Ok(found)
+}
+
+fn decode_applied(value: &[u8]) -> Option<Applied> {
+    let (index, rest) = value.split_first_chunk::<8>()?;
+    let term: [u8; 8] = rest.try_into().ok()?;
+    Some((u64::from_le_bytes(*index), u64::from_le_bytes(term)))
+}
+
+fn key(kind: u8, shard: ShardId) -> Vec<u8> {
+    let mut key = vec![DRIVER_FAMILY, kind];
+    key.extend_from_slice(&shard.0.to_be_bytes());
+    key
+}
