@@ -1,0 +1,86 @@
+//! `cargo xtask test`: every test there is.
+//!
+//! Promises: all parts run even if one fails; each black-box part ends with its own closing line, and the command succeeds
+//! only if none failed. Refuses to know: what the parts test.
+
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+
+use crate::blackbox::{self, Tally};
+use crate::clients::{self, python_command};
+use crate::process::{self, cargo, empty_folder, release_binary, step};
+use crate::{Outcome, provision};
+
+/// Options of `cargo xtask test`.
+#[derive(Args)]
+pub struct TestArgs {
+    /// 500 kills instead of 20.
+    #[arg(long)]
+    long: bool,
+    /// Only these parts: cargo, clients, crash, fulldisk, bitrot, security.
+    parts: Vec<String>,
+}
+
+/// Kills in CI and in the long test.
+const ROUNDS: (u32, u32) = (20, 500);
+
+/// The black-box parts written in Python, as (part, script).
+const SCRIPTS: [(&str, &str); 3] =
+    [("fulldisk", "full_disk.py"), ("bitrot", "bit_rot.py"), ("security", "security.py")];
+
+/// Runs all tests, or the named parts.
+pub fn run(root: &Path, args: &TestArgs) -> Outcome {
+    let wanted = |part: &str| args.parts.is_empty() || args.parts.iter().any(|name| name == part);
+    if let Some(unknown) = args.parts.iter().find(|name| !known_part(name)) {
+        return Err(format!("there is no part {unknown}"));
+    }
+    let mut failed = Vec::new();
+    if wanted("cargo") && let Err(error) = step("cargo test", || cargo_tests(root)) {
+        failed.push(error);
+    }
+    let binary = step("release build", || release_binary(root))?;
+    let mut tallies = Vec::new();
+    if wanted("clients") {
+        tallies.push(step("clients", || Ok(clients::run_quick(root, &binary).unwrap_or_else(|error| could_not_begin("clients", &error))))?);
+    }
+    if wanted("crash") {
+        tallies.push(step("crash", || crash_rounds(root, &binary, if args.long { ROUNDS.1 } else { ROUNDS.0 }))?);
+    }
+    for (part, script) in SCRIPTS.into_iter().filter(|(part, _)| wanted(part)) {
+        tallies.push(step(part, || Ok(script_part(root, &binary, part, script).unwrap_or_else(|error| could_not_begin(part, &error))))?);
+    }
+    failed.extend(tallies.iter().filter(|tally| tally.failed > 0).map(Tally::line));
+    for tally in &tallies {
+        println!("{}", tally.line());
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join("; "))) }
+}
+
+fn known_part(name: &str) -> bool {
+    ["cargo", "clients", "crash"].contains(&name) || SCRIPTS.iter().any(|(part, _)| *part == name)
+}
+
+fn could_not_begin(name: &'static str, error: &str) -> Tally {
+    println!("FAIL {name}: {error}");
+    Tally::broken(name)
+}
+
+fn cargo_tests(root: &Path) -> Outcome {
+    process::run(cargo(root).args(["test", "--workspace", "--locked", "--no-fail-fast"]))
+}
+
+fn crash_rounds(root: &Path, binary: &Path, rounds: u32) -> Result<Tally, String> {
+    let folder = empty_folder(root, "crash")?;
+    let mut command = Command::new(binary);
+    command.args(["bench", "crash", "--rounds", &rounds.to_string(), "--folder"]).arg(&folder);
+    Ok(blackbox::run("crash", &mut command))
+}
+
+fn script_part(root: &Path, binary: &Path, part: &'static str, script: &str) -> Result<Tally, String> {
+    let programs = provision::python(root, "quick")?;
+    let folder = empty_folder(root, part)?;
+    let mut command = python_command(&programs, &root.join("tests-clients").join(script));
+    Ok(blackbox::run(part, command.env("ASHLAR", binary).env("WORK", &folder)))
+}
