@@ -1,0 +1,157 @@
+//! Buckets: created, changed, deleted, in root and in every shard (protocols.md 9).
+//!
+//! Promises: a change is committed in root, its row raised in every shard that holds part of the bucket, marked done in root,
+//! and only then answered; a crash in between is completed at the next start. Refuses to know: who may.
+
+use crate::api::{BucketChange, BucketInfo, CreateBucket, ListVersions, StoreError, Versioning};
+use crate::controller::Controller;
+use crate::limits;
+use crate::proposer::Failed;
+use crate::put::unexpected;
+use crate::snapshots::read_failed;
+use metadata::command::{Outcome, Refusal, RootCommand, ShardCommand};
+use metadata::read::root;
+use metadata::rows::BucketRow;
+use std::sync::Arc;
+use types::{BucketId, ObjectKey};
+
+/// What the shards of a bucket hold.
+#[derive(Clone, Copy, Default)]
+struct Holds {
+    versions: bool,
+    uploads: bool,
+}
+
+impl Controller {
+    /// The bucket as it is now, if it is still that incarnation.
+    pub(crate) fn current_bucket(&self, wanted: &BucketInfo) -> Result<Arc<BucketInfo>, StoreError> {
+        let found = self.directory().bucket(&wanted.name);
+        found.filter(|b| b.id == wanted.id).ok_or(StoreError::NoSuchBucket)
+    }
+
+    /// Creates. *Acknowledged* when it answers `Ok`.
+    pub(crate) async fn make_bucket(&self, request: CreateBucket) -> Result<Arc<BucketInfo>, StoreError> {
+        let CreateBucket { name, owner, location } = request;
+        let info = bucket_of(self.proposer().root(RootCommand::CreateBucket { name, owner, location }).await?)?;
+        self.raise(&info, false).await?;
+        self.raised(&info).await?;
+        Ok(Arc::new(info))
+    }
+
+    /// Changes one setting. *Acknowledged* when it answers `Ok`.
+    pub(crate) async fn alter_bucket(
+        &self,
+        bucket: &BucketInfo,
+        change: BucketChange,
+    ) -> Result<Arc<BucketInfo>, StoreError> {
+        if change == BucketChange::Versioning(Versioning::Off) {
+            return Err(StoreError::InvalidState("versioning never returns to off".into()));
+        }
+        self.current_bucket(bucket)?;
+        let concerns_apply = matches!(change, BucketChange::Versioning(_));
+        let command = RootCommand::ChangeBucket { bucket: bucket.id, change };
+        let info = bucket_of(self.proposer().root(command).await?)?;
+        if concerns_apply {
+            self.raise(&info, false).await?;
+            self.raised(&info).await?;
+        }
+        Ok(Arc::new(info))
+    }
+
+    /// Deletes an empty bucket and its uploads. *Acknowledged* when it answers `Ok`.
+    pub(crate) async fn drop_bucket(&self, bucket: &BucketInfo) -> Result<(), StoreError> {
+        self.current_bucket(bucket)?;
+        // Most refusals are found here, without closing the bucket to writers for a moment.
+        let any = ListVersions { max: 1, ..ListVersions::default() };
+        if !self.page_of_versions(bucket, any).await?.versions.is_empty() {
+            return Err(StoreError::BucketNotEmpty);
+        }
+        let closing = self.next_generation(bucket.id).await?;
+        let holds = self.raise(&closing, true).await?;
+        if holds.versions {
+            let reopened = self.next_generation(bucket.id).await?;
+            self.raise(&reopened, false).await?;
+            self.raised(&reopened).await?;
+            return Err(StoreError::BucketNotEmpty);
+        }
+        if holds.uploads {
+            self.abort_uploads(&closing).await?;
+        }
+        let command = RootCommand::DeleteBucket { bucket: bucket.id, generation: closing.generation };
+        match self.proposer().root(command).await {
+            Ok(_) => Ok(()),
+            // Somebody else deleted it, or took a deletion back.
+            Err(Failed::Refused(Refusal::Refetch)) => Err(StoreError::Conflict),
+            Err(failed) => Err(failed.into()),
+        }
+    }
+
+    async fn next_generation(&self, bucket: BucketId) -> Result<BucketInfo, StoreError> {
+        bucket_of(self.proposer().root(RootCommand::RaiseGeneration { bucket }).await?)
+    }
+
+    /// Sets the row in every shard that holds part of the bucket's keys; the answers name how far each reaches.
+    async fn raise(&self, info: &BucketInfo, deleting: bool) -> Result<Holds, StoreError> {
+        let row = BucketRow { generation: info.generation, versioning: info.versioning, deleting };
+        let mut all = Holds::default();
+        let mut from: Option<ObjectKey> = None;
+        loop {
+            let command = ShardCommand::RaiseBucket { bucket: info.id, row: row.clone() };
+            let shard = self.proposer().shard_at(info.id, from.as_ref());
+            match self.proposer().shard(shard, self.proposer().attempt(), command).await? {
+                Outcome::BucketHolds { versions, uploads, covered_to } => {
+                    all.versions |= versions;
+                    all.uploads |= uploads;
+                    match covered_to {
+                        None => return Ok(all),
+                        Some(next) => from = Some(next),
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// Nothing is left to raise for this generation.
+    async fn raised(&self, info: &BucketInfo) -> Result<(), StoreError> {
+        let command = RootCommand::BucketRaised { bucket: info.id, generation: info.generation };
+        self.proposer().root(command).await?;
+        Ok(())
+    }
+
+    /// Ends the uploads of a bucket that is being deleted, in every shard.
+    async fn abort_uploads(&self, info: &BucketInfo) -> Result<(), StoreError> {
+        for shard in self.proposer().data_shards() {
+            loop {
+                let max = limits::ABORT_UPLOADS_BATCH;
+                let command = ShardCommand::AbortUploads { bucket: info.id, max };
+                match self.proposer().shard(shard, self.proposer().attempt(), command).await? {
+                    Outcome::Left(0) => break,
+                    Outcome::Left(_) => {}
+                    other => return Err(unexpected(&other)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes what a crash left half done: rows that are missing in some shard are raised; a deletion that had begun is taken
+    /// back (its client never got an answer). To be called at the start, before anything else is asked.
+    pub(crate) async fn complete_bucket_changes(&self) -> Result<(), StoreError> {
+        let snapshot = self.snapshots().of_root().await?;
+        let half_done: Vec<_> = root::raising(snapshot.read()).collect::<Result<_, _>>().map_err(read_failed)?;
+        for (bucket, _) in half_done {
+            let info = self.next_generation(bucket).await?;
+            self.raise(&info, false).await?;
+            self.raised(&info).await?;
+        }
+        Ok(())
+    }
+}
+
+fn bucket_of(outcome: Outcome) -> Result<BucketInfo, StoreError> {
+    match outcome {
+        Outcome::Bucket(info) => Ok(info),
+        other => Err(unexpected(&other)),
+    }
+}

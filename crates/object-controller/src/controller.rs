@@ -1,0 +1,249 @@
+//! The controller: what the stories share, how it starts and ends.
+//!
+//! Promises: one session per start, former ones fenced in every shard before anything is written; half-done changes of buckets
+//! are completed before the first request. Refuses to know: what the stories do.
+
+use crate::abandon::Unabandoned;
+use crate::api::{Credential, StoreError};
+use crate::background::Background;
+use crate::findings::Findings;
+use crate::groups::seal::{self, Contents};
+use crate::groups::{GroupConfig, Groups};
+use crate::limits;
+use crate::pins::Pins;
+use crate::proposer::{Failed, Proposer};
+use crate::read::Extents;
+use crate::snapshots::Snapshots;
+use env::Env;
+use env::buf::BufPool;
+use extent_store::StoreSet;
+use metadata::command::ShardCommand;
+use metadata::directory::Directory;
+use metadata::node::Metadata;
+use metadata::rows::GroupRecord;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use types::{ClusterId, GroupId, NodeId};
+
+/// What a controller is made of.
+pub struct ControllerConfig {
+    /// Clock, randomness, tasks.
+    pub env: Env,
+    /// The node's metadata.
+    pub metadata: Metadata,
+    /// Buckets and accounts, kept by the metadata's state machine.
+    pub directory: Arc<Directory>,
+    /// The node's disks.
+    pub disks: StoreSet,
+    /// Goes into every frame.
+    pub cluster: ClusterId,
+    /// Replicas of each extent, on distinct disks.
+    pub rf: u8,
+    /// Budget of uploads' buffers; at least [`ControllerConfig::MIN_WRITE_BYTES`].
+    pub write_buffers: BufPool,
+    /// The very budget the disks read into.
+    pub read_buffers: BufPool,
+    /// Bodies up to this many bytes ride in the metadata.
+    pub inline_bytes: usize,
+    /// Length at which an extent group is full.
+    pub group_bytes: u64,
+    /// Bytes reserved in a new group's file.
+    pub preallocate_bytes: u64,
+    /// The account that may do everything.
+    pub root: Credential,
+}
+
+impl ControllerConfig {
+    /// Fewest bytes of buffers for uploads: room for a few extents, so that physical copies cannot block each other.
+    pub const MIN_WRITE_BYTES: usize = (limits::PHYSICAL_COPIES + 2) * limits::FRAME_MAX_BYTES * 5 / 4;
+}
+
+/// The store. Cheap to clone.
+#[derive(Clone)]
+pub struct Controller {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: ControllerConfig,
+    proposer: Proposer,
+    snapshots: Snapshots,
+    groups: Arc<Groups>,
+    extents: Extents,
+    pins: Pins,
+    findings: Findings,
+    background: Background,
+    root: Arc<Credential>,
+    physical_copies: Semaphore,
+    unabandoned: Mutex<Vec<Unabandoned>>,
+}
+
+impl Controller {
+    /// Takes a new session, which ends and fences the node's former ones, and completes what they left half done.
+    pub async fn open(config: ControllerConfig) -> Result<Controller, StoreError> {
+        assert!(
+            config.write_buffers.budget_bytes() >= ControllerConfig::MIN_WRITE_BYTES,
+            "buffers for uploads below {} bytes",
+            ControllerConfig::MIN_WRITE_BYTES
+        );
+        let proposer = Proposer::new(config.metadata.clone(), config.env.clock.clone());
+        let writer = begin_session(&config.metadata, &proposer).await?;
+        let snapshots = Snapshots::new(config.metadata.clone());
+        let (pins, findings) = (Pins::new(), Findings::default());
+        let background = Background::start(&config.env.tasks);
+        let group_config = GroupConfig {
+            cluster: config.cluster,
+            rf: config.rf,
+            group_bytes: config.group_bytes,
+            preallocate_bytes: config.preallocate_bytes.min(config.group_bytes),
+            max_open: config.disks.len().max(1),
+            writer,
+        };
+        let groups = Groups::new(
+            group_config,
+            proposer.clone(),
+            config.disks.clone(),
+            background.clone(),
+            findings.clone(),
+            config.env.clone(),
+        );
+        let reads = config.read_buffers.clone();
+        let extents = Extents::new(config.disks.clone(), snapshots.clone(), findings.clone(), reads);
+        let root = Arc::new(config.root.clone());
+        let physical_copies = Semaphore::new(limits::PHYSICAL_COPIES);
+        let inner = Inner {
+            config,
+            proposer,
+            snapshots,
+            groups,
+            extents,
+            pins,
+            findings,
+            background,
+            root,
+            physical_copies,
+            unabandoned: Mutex::default(),
+        };
+        let controller = Controller { inner: Arc::new(inner) };
+        controller.complete_bucket_changes().await?;
+        Ok(controller)
+    }
+
+    /// Ends well: stories in the background are finished, open groups sealed with what is known of them. Uploads still running
+    /// fail. What is not sealed here (a crash) is sealed by the curator of the next start.
+    pub async fn close(&self) {
+        self.inner.background.idle().await;
+        self.inner.groups.close().await;
+        self.inner.background.idle().await;
+    }
+
+    /// To be called every few seconds: abandons and seals again what could not be when it was due.
+    pub async fn tend(&self) {
+        self.abandon_again().await;
+        self.inner.groups.seal_stuck().await;
+    }
+
+    /// Seals a group of a former session, or goes on with a seal that was begun. *Committed*. For the curator.
+    pub async fn seal_group(
+        &self,
+        group: GroupId,
+        generation: u32,
+        contents: Contents,
+    ) -> Result<GroupRecord, StoreError> {
+        seal::seal_group(&self.inner.proposer, &self.inner.config.disks, group, generation, contents).await
+    }
+
+    /// The node's metadata.
+    pub fn metadata(&self) -> &Metadata {
+        &self.inner.config.metadata
+    }
+
+    /// The node's disks.
+    pub fn disks(&self) -> &StoreSet {
+        &self.inner.config.disks
+    }
+
+    /// What open reads hold on to.
+    pub fn pins(&self) -> &Pins {
+        &self.inner.pins
+    }
+
+    /// What reads and writes saw wrong.
+    pub fn findings(&self) -> &Findings {
+        &self.inner.findings
+    }
+
+    /// Node and session of this start: its groups are written by it.
+    pub fn session(&self) -> (NodeId, u32) {
+        self.inner.groups.writer()
+    }
+
+    /// Replicas of each extent.
+    pub fn rf(&self) -> u8 {
+        self.inner.config.rf
+    }
+
+    pub(crate) fn config(&self) -> &ControllerConfig {
+        &self.inner.config
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.inner.config.env
+    }
+
+    pub(crate) fn proposer(&self) -> &Proposer {
+        &self.inner.proposer
+    }
+
+    pub(crate) fn snapshots(&self) -> &Snapshots {
+        &self.inner.snapshots
+    }
+
+    pub(crate) fn directory(&self) -> &Directory {
+        &self.inner.config.directory
+    }
+
+    pub(crate) fn groups(&self) -> &Arc<Groups> {
+        &self.inner.groups
+    }
+
+    pub(crate) fn extents(&self) -> &Extents {
+        &self.inner.extents
+    }
+
+    pub(crate) fn background(&self) -> &Background {
+        &self.inner.background
+    }
+
+    pub(crate) fn unabandoned(&self) -> &Mutex<Vec<Unabandoned>> {
+        &self.inner.unabandoned
+    }
+
+    pub(crate) fn write_buffers(&self) -> &BufPool {
+        &self.inner.config.write_buffers
+    }
+
+    pub(crate) fn root_credential(&self) -> &Arc<Credential> {
+        &self.inner.root
+    }
+
+    /// One of the few places for copies of bytes. They hold a buffer for reading while they wait for one for writing; so few
+    /// of them cannot take all of either.
+    pub(crate) async fn physical_copy(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        self.inner.physical_copies.acquire().await.ok()
+    }
+}
+
+/// Ends the node's former sessions in root and fences them in every shard: what they had proposed and is not applied by now
+/// never will be (protocols.md 4).
+async fn begin_session(metadata: &Metadata, proposer: &Proposer) -> Result<(NodeId, u32), StoreError> {
+    let session = metadata.start_session().await.map_err(Failed::from)?;
+    let node = metadata.node();
+    for shard in proposer.data_shards() {
+        let command = ShardCommand::Fence { node, lowest_session: session };
+        proposer.shard(shard, proposer.attempt(), command).await?;
+    }
+    Ok((node, session))
+}

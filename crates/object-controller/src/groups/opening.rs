@@ -1,0 +1,176 @@
+//! Opening groups: how many, on which disks, record before files.
+//!
+//! Promises: at most one opening at a time; the next group is opened before the last one is full; space is asked for before
+//! a record is made, so that a full disk is an answer and not a trail of empty groups.
+//! Refuses to know: what is appended.
+
+use super::{Groups, OpenGroup, State, closing};
+use crate::api::StoreError;
+use crate::limits;
+use crate::proposer::Failed;
+use extent_store::{CreateError, DiskStore};
+use futures_util::future::join_all;
+use metadata::command::{Refusal, RootCommand};
+use metadata::rows::{GroupRecord, GroupState, Replica as ReplicaRow, ReplicaState};
+use std::cmp::Reverse;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use types::GroupId;
+
+/// Generation of a new group and of its files.
+const FIRST_GENERATION: u32 = 1;
+
+impl Groups {
+    /// A group that takes `bytes`, the least busy one; opens one where there is none, and ahead of need.
+    pub(super) async fn group_with_room(self: &Arc<Self>, bytes: u64) -> Result<Arc<OpenGroup>, StoreError> {
+        loop {
+            let opened = {
+                let mut state = self.state.lock();
+                self.retire_full(&mut state, bytes);
+                let best = state.open.iter().min_by_key(|g| g.in_flight_bytes()).cloned();
+                if self.wants_another(&state, best.as_deref()) {
+                    state.opening = true;
+                    let groups = self.clone();
+                    self.background.spawn(async move { groups.open_another().await });
+                }
+                if let Some(best) = best {
+                    return Ok(best);
+                }
+                if state.closed {
+                    return Err(closing());
+                }
+                let (sender, receiver) = oneshot::channel();
+                state.waiting.push(sender);
+                receiver
+            };
+            opened.await.map_err(|_| closing())??;
+        }
+    }
+
+    /// Groups without room for `bytes` leave the list.
+    fn retire_full(self: &Arc<Self>, state: &mut State, bytes: u64) {
+        let full: Vec<_> = state.open.extract_if(.., |g| g.room_bytes(&self.config) < bytes).collect();
+        for group in full {
+            self.close_full(group);
+        }
+    }
+
+    /// One fresh group is kept in reserve; more are opened, up to the limit, while all are busy.
+    fn wants_another(&self, state: &State, best: Option<&OpenGroup>) -> bool {
+        if state.opening || state.closed {
+            return false;
+        }
+        let fresh = state.open.iter().filter(|g| g.room_bytes(&self.config) > self.config.group_bytes / 4).count();
+        let busy = best.is_none_or(|g| g.in_flight_bytes() > limits::GROUP_BUSY_BYTES);
+        fresh == 0 || (busy && fresh < self.config.max_open)
+    }
+
+    async fn open_another(self: Arc<Self>) {
+        let opened = self.open_one().await;
+        let waiting = {
+            let mut state = self.state.lock();
+            state.opening = false;
+            if let Ok(group) = &opened
+                && !state.closed
+            {
+                state.open.push(group.clone());
+            }
+            std::mem::take(&mut state.waiting)
+        };
+        for waiter in waiting {
+            // Whoever went away needs no group.
+            let _ = waiter.send(opened.as_ref().map(|_| ()).map_err(StoreError::clone));
+        }
+    }
+
+    /// A new group with files on RF disks. Tries other disks where one has no room after all.
+    async fn open_one(self: &Arc<Self>) -> Result<Arc<OpenGroup>, StoreError> {
+        let mut error = StoreError::NoSpace;
+        for _ in 0..=self.disks.len() {
+            let replicas = self.choose_disks().await?;
+            let group = self.create_record(replicas).await?;
+            self.state.lock().unsealed.push(group.clone());
+            match self.create_files(&group).await {
+                Ok(()) => return Ok(group),
+                Err(e) => error = e,
+            }
+            // Nobody has written to it: it is sealed empty and dropped by the curator.
+            group.end();
+            self.spawn_seal(group);
+        }
+        Err(error)
+    }
+
+    /// RF distinct disks that are sound and have room: those with the fewest open groups, then the most room.
+    async fn choose_disks(&self) -> Result<Vec<DiskStore>, StoreError> {
+        let suspect = self.state.lock().suspect.clone();
+        let open: Vec<_> = self.state.lock().open.iter().flat_map(|g| g.disk_ids()).collect();
+        let needed = self.config.group_bytes + limits::DISK_RESERVE_BYTES.min(self.config.group_bytes / 2);
+        let (mut candidates, mut full) = (Vec::new(), false);
+        for disk in self.disks.iter().filter(|d| !suspect.contains(&d.id()) && !d.health().suspect) {
+            let asked = disk.clone();
+            match self.env.tasks.run(move || asked.space()).await {
+                Ok(space) if space.free_bytes >= needed => {
+                    let load = open.iter().filter(|id| **id == disk.id()).count();
+                    candidates.push((load, Reverse(space.free_bytes), disk.clone()));
+                }
+                Ok(_) => full = true,
+                Err(error) => tracing::warn!(disk = %disk.id(), %error, "the disk does not say how full it is"),
+            }
+        }
+        if candidates.len() < usize::from(self.config.rf) {
+            let missing = format!("{} of {} disks take data", candidates.len(), self.config.rf);
+            return Err(if full { StoreError::NoSpace } else { StoreError::Unavailable(missing) });
+        }
+        candidates.sort_by_key(|(load, free, disk)| (*load, *free, disk.id()));
+        Ok(candidates.into_iter().take(self.config.rf.into()).map(|(_, _, disk)| disk).collect())
+    }
+
+    /// The record, committed before any file exists.
+    async fn create_record(&self, replicas: Vec<DiskStore>) -> Result<Arc<OpenGroup>, StoreError> {
+        loop {
+            let id = GroupId(self.env.random.next_u64());
+            let rows = replicas.iter().map(|r| ReplicaRow {
+                disk: r.id(),
+                file_generation: FIRST_GENERATION,
+                state: ReplicaState::Open,
+            });
+            let record = GroupRecord {
+                state: GroupState::Open,
+                generation: FIRST_GENERATION,
+                rf: self.config.rf,
+                replicas: rows.collect(),
+                length: 0,
+                writer: self.config.writer,
+                settled: false,
+                account: None,
+                buckets: Vec::new(),
+                dead: Vec::new(),
+            };
+            match self.proposer.root(RootCommand::CreateGroup { group: id, record }).await {
+                Ok(_) => return Ok(OpenGroup::new(id, FIRST_GENERATION, replicas)),
+                // The id was drawn before.
+                Err(Failed::Refused(Refusal::Stale(_))) => {}
+                Err(failed) => return Err(failed.into()),
+            }
+        }
+    }
+
+    async fn create_files(&self, group: &OpenGroup) -> Result<(), StoreError> {
+        let creations =
+            group.replicas().iter().map(|r| r.create(group.id(), group.generation(), self.config.preallocate_bytes));
+        let mut failed = None;
+        for (replica, created) in group.replicas().iter().zip(join_all(creations).await) {
+            let Err(error) = created else { continue };
+            tracing::warn!(disk = %replica.id(), group = %group.id(), %error, "a group's file was not created");
+            if let CreateError::Io(_) | CreateError::Closed = error {
+                self.state.lock().suspect.insert(replica.id());
+            }
+            failed.get_or_insert(match error {
+                CreateError::NoSpace => StoreError::NoSpace,
+                other => StoreError::Unavailable(other.to_string()),
+            });
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
