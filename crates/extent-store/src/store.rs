@@ -185,6 +185,11 @@ impl DiskStore {
         self.inner.counters.snapshot()
     }
 
+    /// Files kept open for reading, at most as many as configured.
+    pub fn open_handles(&self) -> usize {
+        self.inner.files.open_handles()
+    }
+
     /// Appends and fences waiting for the writer.
     pub fn queued(&self) -> usize {
         self.writer.queued()

@@ -136,6 +136,7 @@ impl FrameScan {
         let header = read_file_header(&*file, inner, key)?;
         let end = file.len().map_err(|error| inner.read_failed(key, error))?;
         let window_bytes = if depth == Depth::Payloads { SCAN_WINDOW_BYTES } else { HEADERS_WINDOW_BYTES };
+        let window_bytes = usize::try_from(end).unwrap_or(usize::MAX).min(window_bytes);
         Ok(FrameScan {
             file,
             header,

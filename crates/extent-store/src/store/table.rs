@@ -113,7 +113,6 @@ impl FileTable {
         drop(evicted);
     }
 
-    #[cfg(test)]
     pub(super) fn open_handles(&self) -> usize {
         self.state.lock().handles.len()
     }
