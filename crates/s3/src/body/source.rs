@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http_body::Body;
 use hyper::body::Incoming;
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ enum Kind {
         body: Option<Incoming>,
         leftover: Option<Arc<Leftover>>,
     },
-    Bytes(Option<Bytes>),
+    Pieces(VecDeque<Bytes>),
     /// The file within a form, which reads from the request's own source.
     Form(Box<FormFile>),
 }
@@ -62,7 +63,13 @@ pub struct Source {
 impl Source {
     /// These bytes.
     pub fn bytes(bytes: Bytes) -> Self {
-        Source { kind: Kind::Bytes((!bytes.is_empty()).then_some(bytes)), waited: Duration::ZERO, received: 0 }
+        Self::pieces([bytes])
+    }
+
+    /// These bytes, in pieces.
+    pub fn pieces(pieces: impl IntoIterator<Item = Bytes>) -> Self {
+        let pieces = pieces.into_iter().filter(|p| !p.is_empty()).collect();
+        Source { kind: Kind::Pieces(pieces), waited: Duration::ZERO, received: 0 }
     }
 
     /// The file of a form.
@@ -78,7 +85,7 @@ impl Source {
     /// The next bytes; `None` at the end. Never empty.
     pub async fn next(&mut self) -> S3Result<Option<Bytes>> {
         match &mut self.kind {
-            Kind::Bytes(bytes) => Ok(bytes.take()),
+            Kind::Pieces(pieces) => Ok(pieces.pop_front()),
             Kind::Form(file) => Box::pin(file.next()).await,
             Kind::Incoming { body, leftover } => {
                 let Some(incoming) = body else { return Ok(None) };

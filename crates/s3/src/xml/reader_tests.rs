@@ -4,7 +4,7 @@ use super::{XmlNode, parse};
 use crate::error::S3Code;
 
 fn read(text: &str) -> Result<XmlNode, S3Code> {
-    parse(text.as_bytes(), "Delete", 1 << 24).map_err(|e| e.code)
+    parse(text.as_bytes(), "Delete", 1 << 26).map_err(|e| e.code)
 }
 
 #[test]
