@@ -120,7 +120,7 @@ impl Frame {
 
 fn is_addressable(address: &FrameAddress) -> bool {
     let offset = address.offset;
-    offset.is_multiple_of(ALIGN as u64) && offset >= FIRST_FRAME_OFFSET && offset < FILE_MAX_BYTES
+    offset.is_multiple_of(ALIGN as u64) && (FIRST_FRAME_OFFSET..FILE_MAX_BYTES).contains(&offset)
 }
 
 fn assert_addressable(address: &FrameAddress) {

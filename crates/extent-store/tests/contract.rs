@@ -337,3 +337,71 @@ fn what_is_not_ours_is_reported_and_left_alone() {
         assert_eq!(disk.list("extents/zz").expect("its directory"), ["photo.jpg"]);
     });
 }
+
+#[test]
+fn a_page_of_a_scan_goes_on_where_the_last_one_ended() {
+    on_both(|world, disk| {
+        let (store, _) = world.open(disk);
+        world.create(&store, GROUP, 1);
+        let extents: Vec<_> = (0..12).map(|i| extent(i, 1 << 20)).collect();
+        let offsets = world.append_all(&store, GROUP, 1, &extents);
+        let (mut from, mut pages, mut seen) = (Some(0), 0, Vec::new());
+        while let Some(at) = from {
+            let store = store.clone();
+            let page = world.run(async move { store.scan_page(GROUP, 1, Depth::Payloads, at).await });
+            let page = page.expect("a sound file");
+            seen.extend(page.items.into_iter().filter_map(|item| match item {
+                Scanned::Frame(header) => Some(header.address.offset),
+                _ => None,
+            }));
+            (from, pages) = (page.next, pages + 1);
+        }
+        assert_eq!(seen, offsets);
+        assert!(pages > 1, "12 MiB are more than a page");
+    });
+}
+
+#[test]
+fn real_threads_append_read_and_fence_at_once_without_losing_an_acknowledgement() {
+    let world = World::real();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let disk: Arc<dyn Disk> = Arc::new(env::real_disk::RealDisk::open(dir.path(), false).expect("a directory"));
+    let (store, _) = world.open(disk.clone());
+    world.create(&store, GROUP, 1);
+    let tail = Arc::new(std::sync::Mutex::new(4096u64));
+    let threads: Vec<_> = (0..8u32)
+        .map(|thread| {
+            let (store, tail, buffers) = (store.clone(), tail.clone(), world.buffers.clone());
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+                let mut acknowledged = Vec::new();
+                for i in 0..20 {
+                    let one = extent(thread * 100 + i, 1 + 700 * i);
+                    // The offset is taken and handed over under one lock, as a group's writer does.
+                    let mut next = tail.lock().expect("no panic");
+                    let frame = fixture::frame_in(&buffers, at(GROUP, 1, *next), one);
+                    let (address, append) = (frame.address(), store.append(frame.clone()));
+                    *next = frame.end();
+                    drop(next);
+                    match runtime.block_on(append) {
+                        Ok(()) => acknowledged.push((address, one)),
+                        Err(AppendError::Fenced(2)) => break,
+                        Err(error) => panic!("{error}"),
+                    }
+                    let read = runtime.block_on(store.read(one.request(address, 0..one.bytes)));
+                    assert_eq!(read.expect("acknowledged"), one.payload());
+                }
+                acknowledged
+            })
+        })
+        .collect();
+    let length = world.fence(&store, GROUP, 2);
+    let acknowledged: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
+    store.close();
+    drop(store);
+    let (store, _) = world.open(disk);
+    for (address, one) in acknowledged {
+        assert!(address.offset < length, "{address:?} was acknowledged after the fence answered {length}");
+        assert_eq!(world.read(&store, address, one).expect("acknowledged"), one.payload());
+    }
+}

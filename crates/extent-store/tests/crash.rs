@@ -2,6 +2,7 @@
 //!
 //! The workload creates two groups, appends (several at once), fences, punches, copies, drops and sets aside. A notebook
 //! keeps what was acknowledged and what was begun; after every crash the disk must still keep every acknowledged promise.
+#![allow(clippy::panic)]
 
 mod fixture;
 
@@ -142,8 +143,7 @@ fn run_workload(disk: &SimDisk, seed: u64) -> Notebook {
         scheduler.block_on(async move { client.work().await });
     }
     scheduler.abandon();
-    let notes = notes.lock().expect("one thread").clone();
-    notes
+    notes.lock().expect("one thread").clone()
 }
 
 /// Everything the disk promised, looked at by a new process. Gives what it saw, to compare with a second look.

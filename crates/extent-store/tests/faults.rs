@@ -1,4 +1,5 @@
 //! Disks that fail, lie and fill up.
+#![allow(clippy::panic)]
 
 mod fixture;
 
