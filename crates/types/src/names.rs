@@ -32,7 +32,7 @@ impl BucketName {
             && b.iter().all(|c| alnum(c) || *c == b'.' || *c == b'-')
             && b.first().is_some_and(alnum)
             && b.last().is_some_and(alnum)
-            && !name.contains("..")
+            && !["..", ".-", "-."].iter().any(|p| name.contains(p))
             && name.parse::<std::net::Ipv4Addr>().is_err()
             && !["xn--", "sthree-", "amzn-s3-demo-"].iter().any(|p| name.starts_with(p))
             && !["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"].iter().any(|s| name.ends_with(s));
@@ -88,7 +88,7 @@ mod tests {
         for good in ["abc", "a-b.c9", "0ab", &"a".repeat(63)] {
             assert!(BucketName::new(good).is_ok(), "{good}");
         }
-        for bad in ["ab", "Abc", "a_b", "-ab", "ab-", "a..b", "192.168.5.4", "xn--abc", "ab/c", &"a".repeat(64), ".sys"]
+        for bad in ["ab", "Abc", "a_b", "-ab", "ab-", "a..b", "a.-b", "a-.b", "192.168.5.4", "xn--abc", "ab/c", &"a".repeat(64), ".sys"]
         {
             assert!(BucketName::new(bad).is_err(), "{bad}");
         }

@@ -5,7 +5,9 @@ use std::time::UNIX_EPOCH;
 /// Milliseconds since the epoch of `20130524T000000Z` or an HTTP date; `None` if it is neither or before 1970.
 pub fn parse_amz_date(text: &str) -> Option<u64> {
     parse_basic(text).or_else(|| {
-        let t = httpdate::parse_http_date(text).ok()?;
+        // Python's `formatdate` (botocore) writes the zone in digits.
+        let gmt = [" -0000", " +0000"].iter().find_map(|zone| text.strip_suffix(zone)).map(|t| format!("{t} GMT"));
+        let t = httpdate::parse_http_date(gmt.as_deref().unwrap_or(text)).ok()?;
         u64::try_from(t.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
     })
 }

@@ -63,7 +63,8 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> S3Result<Option<&'a str>> {
     }
 }
 
-/// The one `x-amz-checksum-<algorithm>` header, decoded. Unknown algorithms and a second value are `InvalidRequest`.
+/// The one `x-amz-checksum-<algorithm>` header, decoded. Unknown algorithms and a second value are `InvalidRequest`; a value
+/// that no body can have is `BadDigest`.
 pub fn declared_header(headers: &HeaderMap) -> S3Result<Option<(ChecksumAlgorithm, Vec<u8>)>> {
     let mut found = None;
     for (name, value) in headers {
@@ -77,7 +78,9 @@ pub fn declared_header(headers: &HeaderMap) -> S3Result<Option<(ChecksumAlgorith
         if found.is_some() {
             return Err(S3Error::with(S3Code::InvalidRequest, "Expecting a single x-amz-checksum- header"));
         }
-        found = Some((algorithm, decode_checksum(algorithm, value.as_bytes())?));
+        let digest = decode_checksum(algorithm, value.as_bytes());
+        let digest = digest.map_err(|e| S3Error { code: S3Code::BadDigest, ..e })?;
+        found = Some((algorithm, digest));
     }
     Ok(found)
 }

@@ -45,6 +45,7 @@ const CANNED_ACLS: [&str; 8] = [
 ];
 
 pub const X_AMZ_VERSION_ID: HeaderName = HeaderName::from_static("x-amz-version-id");
+pub const X_AMZ_CHECKSUM_TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type");
 pub const X_AMZ_DELETE_MARKER: HeaderName = HeaderName::from_static("x-amz-delete-marker");
 
 /// A value as text: UTF-8, or else taken for Latin-1.
@@ -167,8 +168,9 @@ pub fn tags_of_header(text: &str) -> S3Result<Vec<Tag>> {
         )
     };
     let query = Query::parse(text).map_err(bad)?;
-    let tags: Vec<Tag> = query.iter().map(|(k, v)| Tag { key: k.to_owned(), value: v.to_owned() }).collect();
+    let mut tags: Vec<Tag> = query.iter().map(|(k, v)| Tag { key: k.to_owned(), value: v.to_owned() }).collect();
     check_tags(&tags, limits::OBJECT_TAGS_MAX)?;
+    tags.sort_by(|a, b| a.key.cmp(&b.key));
     Ok(tags)
 }
 
@@ -233,7 +235,7 @@ pub fn kind_name(kind: ChecksumKind) -> &'static str {
 pub fn set_checksum(response: &mut S3Response, checksum: Option<&Checksum>) {
     let Some(checksum) = checksum else { return };
     response.set(HeaderName::from_static(checksum.algorithm.header()), &checksum.text());
-    response.set(HeaderName::from_static("x-amz-checksum-type"), kind_name(checksum.kind));
+    response.set(X_AMZ_CHECKSUM_TYPE, kind_name(checksum.kind));
 }
 
 /// What identifies a version: also sent with 304.

@@ -2,10 +2,10 @@
 
 use super::paging::{self, Encoding};
 use crate::access::Access;
-use crate::error::{S3Code, S3Error, S3Result};
+use crate::error::S3Result;
 use crate::ops::Service;
 use crate::policy::Action;
-use crate::request::{Query, S3Request};
+use crate::request::S3Request;
 use crate::response::S3Response;
 use crate::xml::XmlWriter;
 use object_controller::api::{BucketInfo, ListObjects, ObjectPage, ObjectStore};
@@ -40,13 +40,10 @@ impl Asked {
         Ok(Asked { bucket, request, encoding, owner })
     }
 
-    fn write_head(&self, w: &mut XmlWriter, query: &Query) {
+    fn write_head(&self, w: &mut XmlWriter) {
         w.text("Name", self.bucket.name.as_str());
-        w.text("Prefix", &self.encoding.write(&self.request.prefix));
         w.display("MaxKeys", self.request.max);
-        if query.has("delimiter") {
-            w.text("Delimiter", &self.encoding.write(self.request.delimiter.as_deref().unwrap_or_default()));
-        }
+        w.text_opt("Delimiter", self.request.delimiter.as_deref().map(|d| self.encoding.write(d)).as_deref());
         self.encoding.note(w);
     }
 
@@ -75,7 +72,9 @@ pub async fn list_objects<S: ObjectStore>(service: &Service<S>, request: &S3Requ
     asked.request.after = paging::given(&request.query, "marker");
     let page = service.store.list_objects(&asked.bucket, asked.request.clone()).await?;
     let mut w = XmlWriter::document("ListBucketResult");
-    asked.write_head(&mut w, &request.query);
+    asked.write_head(&mut w);
+    // The SDKs decode the prefix of the second version only: here AWS answers it as it came.
+    w.text("Prefix", &asked.request.prefix);
     w.text("Marker", &asked.encoding.write(asked.request.after.as_deref().unwrap_or_default()));
     // Without a delimiter the last key is the next marker, and AWS does not repeat it.
     if let (true, Some(_), Some(next)) = (page.truncated, &asked.request.delimiter, &page.next) {
@@ -90,11 +89,7 @@ pub async fn list_objects_v2<S: ObjectStore>(service: &Service<S>, request: &S3R
     let mut asked = Asked::new(service, request, query.get("fetch-owner") == Some("true"))?;
     let token = query.get("continuation-token");
     let start_after = paging::given(query, "start-after");
-    match token {
-        Some("") => {
-            return Err(S3Error::with(S3Code::InvalidArgument, "The continuation token provided is incorrect")
-                .extra("ArgumentName", "continuation-token"));
-        }
+    match token.filter(|t| !t.is_empty()) {
         Some(token) => {
             let (after, is_prefix) = paging::decode_token(token, asked.bucket.id.0)?;
             asked.request.after = Some(after);
@@ -104,7 +99,8 @@ pub async fn list_objects_v2<S: ObjectStore>(service: &Service<S>, request: &S3R
     }
     let page = service.store.list_objects(&asked.bucket, asked.request.clone()).await?;
     let mut w = XmlWriter::document("ListBucketResult");
-    asked.write_head(&mut w, query);
+    asked.write_head(&mut w);
+    w.text("Prefix", &asked.encoding.write(&asked.request.prefix));
     w.display("KeyCount", page.objects.len() + page.prefixes.len());
     if let Some(start_after) = &start_after {
         w.text("StartAfter", &asked.encoding.write(start_after));

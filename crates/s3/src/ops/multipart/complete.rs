@@ -83,7 +83,8 @@ fn object_checksum(headers: &HeaderMap) -> S3Result<Option<(ChecksumAlgorithm, V
     for algorithm in ChecksumAlgorithm::ALL {
         let Some(value) = headers.get(algorithm.header()) else { continue };
         let digest = value.as_bytes().split(|b| *b == b'-').next().unwrap_or_default();
-        if found.replace((algorithm, decode_checksum(algorithm, digest)?)).is_some() {
+        let digest = decode_checksum(algorithm, digest).map_err(|e| S3Error { code: S3Code::BadDigest, ..e })?;
+        if found.replace((algorithm, digest)).is_some() {
             return Err(S3Error::with(S3Code::InvalidRequest, "Expecting a single x-amz-checksum- header"));
         }
     }

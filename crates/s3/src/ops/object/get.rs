@@ -110,7 +110,7 @@ fn respond(
                 response.set(X_AMZ_MP_PARTS_COUNT, &count.to_string());
             }
             if wants_checksum {
-                headers::set_checksum(&mut response, part.checksum.as_ref());
+                set_part_checksum(&mut response, part, info);
             }
             (part.offset, part.size)
         }
@@ -128,6 +128,14 @@ fn respond(
         (true, _) => S3Body::from_read(handle.read(offset, len), len),
     };
     response
+}
+
+/// The part's own checksum, so that its reader can verify it, and the type of the whole object's.
+fn set_part_checksum(response: &mut S3Response, part: &PartInfo, info: &ObjectInfo) {
+    headers::set_checksum(response, part.checksum.as_ref());
+    if let (Some(_), Some(whole)) = (&part.checksum, &info.checksum) {
+        response.set(headers::X_AMZ_CHECKSUM_TYPE, headers::kind_name(whole.kind));
+    }
 }
 
 /// `partNumber`, which excludes a range.

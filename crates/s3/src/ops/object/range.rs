@@ -53,11 +53,7 @@ pub fn parse_copy_range(header: &str, size: u64) -> S3Result<(u64, u64)> {
     let (first, last) = header.strip_prefix("bytes=").and_then(|s| s.split_once('-')).ok_or_else(format)?;
     let (first, last) = number(first).zip(number(last)).filter(|(f, l)| f <= l).ok_or_else(format)?;
     if last >= size {
-        return Err(S3Error::invalid_argument(
-            "x-amz-copy-source-range",
-            header,
-            format!("Range specified is not valid for source object of size: {size}"),
-        ));
+        return Err(unsatisfiable(header, size));
     }
     Ok((first, last - first + 1))
 }
