@@ -1,1 +1,137 @@
-//! Apply decides: conditions, ranges, fences and deadlines are judged when an entry is applied.
+//! Apply decides: what an entry does to the rows, from nothing but the entry, the shard and the rows (rule R17).
+//!
+//! Promises: conditions, ranges, fences, deadlines and bucket states are judged here and nowhere else; a refused entry changes
+//! nothing, except that an upload it would have committed is condemned in its stead; whether a content is ownerless is judged
+//! after all changes of an entry. Refuses to know: clocks, the log, who waits for the outcome.
+//!
+//! There is no outcome table yet (protocols.md 15 leaves it out on one node): it would cost a row more to write and a row to
+//! remove for each PUT. What must happen once is known from the rows: a version by the attempt that made it, a content by its
+//! `body` row, an upload by its id.
+
+mod conditions;
+mod content;
+mod draft;
+mod invariants;
+mod key;
+mod multipart;
+mod root;
+mod shard;
+mod version;
+
+pub use invariants::check_invariants;
+
+use crate::command::{Command, Entry, Outcome, Refusal};
+use crate::format::FormatError;
+use crate::read::{self, ReadError};
+use crate::shard::{ROOT, Shard, StateMachine};
+use crate::tree::{Read, TreeError, WriteBatch};
+use draft::Work;
+
+/// The schema's state machine. It keeps nothing in memory: all it knows is in the rows.
+#[derive(Default)]
+pub struct Schema;
+
+impl StateMachine for Schema {
+    fn apply(
+        &mut self,
+        shard: &Shard,
+        entry: &Entry,
+        read: &dyn Read,
+        batch: &mut WriteBatch,
+    ) -> Result<Outcome, TreeError> {
+        let mut work = Work::begin(shard, entry, read)?;
+        let outcome = match decide(&mut work, entry) {
+            Ok(outcome) => outcome,
+            Err(Stop::Refused(refusal)) => {
+                work.undo();
+                instead(&mut work, entry, &refusal)?;
+                Outcome::Refused(refusal)
+            }
+            Err(Stop::Failed(error)) => return Err(error),
+        };
+        work.finish(batch)?;
+        Ok(outcome)
+    }
+}
+
+/// Why an entry is not done.
+enum Stop {
+    /// Refused: the outcome.
+    Refused(Refusal),
+    /// The rows could not be read: nothing can be decided.
+    Failed(TreeError),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Stop::Refused(refusal)
+    }
+}
+
+impl From<TreeError> for Stop {
+    fn from(error: TreeError) -> Self {
+        Stop::Failed(error)
+    }
+}
+
+impl From<ReadError> for Stop {
+    fn from(error: ReadError) -> Self {
+        Stop::Failed(error.into())
+    }
+}
+
+impl From<FormatError> for Stop {
+    fn from(error: FormatError) -> Self {
+        Stop::Failed(error.into())
+    }
+}
+
+type Decision<T = Outcome> = Result<T, Stop>;
+
+fn decide(work: &mut Work<'_>, entry: &Entry) -> Decision {
+    let in_root = work.shard.id == ROOT;
+    match &entry.command {
+        Command::Key(command) if !in_root => key::decide(work, entry, command),
+        Command::Shard(command) if !in_root => shard::decide(work, entry, command),
+        Command::Root(command) if in_root => {
+            judge_time(work, entry)?;
+            root::decide(work, command)
+        }
+        _ => Err(Refusal::Moved.into()),
+    }
+}
+
+/// What a refused entry does instead: an upload's bytes are there and nobody will name them any more.
+fn instead(work: &mut Work<'_>, entry: &Entry, refusal: &Refusal) -> Result<(), TreeError> {
+    let decided = match refusal {
+        // Decide nothing: the gateway comes again under the same attempt.
+        Refusal::Moved | Refusal::Refetch => false,
+        // The settling of its group has judged it, or will.
+        Refusal::Fenced => false,
+        // Committed or condemned already.
+        Refusal::ContentTaken => false,
+        _ => true,
+    };
+    match &entry.command {
+        Command::Key(command) if decided => Ok(key::condemn_uploaded(work, command)?),
+        _ => Ok(()),
+    }
+}
+
+/// An entry whose effective time is later than its deadline is refused.
+fn judge_time(work: &Work<'_>, entry: &Entry) -> Decision<()> {
+    if work.now_ms > entry.deadline_ms {
+        return Err(Refusal::Deadline.into());
+    }
+    Ok(())
+}
+
+/// A client's mutation is refused for ever once its session is fenced. Asked before the deadline, for what is fenced must not
+/// even be condemned.
+fn judge_fence(work: &Work<'_>, entry: &Entry) -> Decision<()> {
+    let lowest = read::shard::fence(&work.draft, work.shard.id, entry.attempt.node)?;
+    if entry.attempt.session < lowest {
+        return Err(Refusal::Fenced.into());
+    }
+    Ok(())
+}

@@ -93,10 +93,17 @@ pub fn all<'a>(
     read: &'a dyn Read,
     range: &KeyRange,
 ) -> impl Iterator<Item = Result<(Home, VersionRow), ReadError>> + Send + use<'a> {
-    let bounds = [family::CURRENT, family::VERSIONS].map(|f| key::range_bounds(f, range));
-    bounds.into_iter().flat_map(move |(from, to)| {
-        rows(read, &from, &to, |row| -> Result<_, FormatError> {
-            Ok((Parsed::new(&row.0)?.home()?, VersionRow::decode(&row.1)?))
-        })
+    of_family(read, family::CURRENT, range).chain(of_family(read, family::VERSIONS, range))
+}
+
+/// The versions of a range of keys that are in that family: `current` or `versions`.
+pub(crate) fn of_family<'a>(
+    read: &'a dyn Read,
+    family: u8,
+    range: &KeyRange,
+) -> impl Iterator<Item = Result<(Home, VersionRow), ReadError>> + Send + use<'a> {
+    let (from, to) = key::range_bounds(family, range);
+    rows(read, &from, &to, |row| -> Result<_, FormatError> {
+        Ok((Parsed::new(&row.0)?.home()?, VersionRow::decode(&row.1)?))
     })
 }
