@@ -140,6 +140,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn row_58_a_value_that_would_split_the_answer_is_dropped() {
+        let mut r = S3Response::ok();
+        for bad in ["a\r\nSet-Cookie: x", "a\nb", "a\0b"] {
+            r.set(header::CONTENT_TYPE, bad);
+            assert!(r.headers.is_empty());
+        }
+        r.set(header::CONTENT_TYPE, "text/plain; charset=é");
+        assert_eq!(r.headers.len(), 1);
+    }
+
+    #[test]
     fn dates_have_the_forms_of_s3() {
         assert_eq!(iso_date(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(iso_date(951_782_400_123), "2000-02-29T00:00:00.123Z");

@@ -47,7 +47,7 @@ impl SignedParts<'_, '_> {
         if self.head.query.is_empty() {
             return;
         }
-        let mut pairs: Vec<(Cow<'_, [u8]>, Cow<'_, [u8]>)> = self
+        let mut pairs: Vec<(Encoded<'_>, Encoded<'_>)> = self
             .head
             .query
             .iter()
@@ -66,7 +66,10 @@ impl SignedParts<'_, '_> {
     }
 }
 
-fn encoded(text: &str) -> Cow<'_, [u8]> {
+/// Borrowed where nothing had to be encoded.
+type Encoded<'a> = Cow<'a, [u8]>;
+
+fn encoded(text: &str) -> Encoded<'_> {
     if text.bytes().all(is_unreserved) {
         return Cow::Borrowed(text.as_bytes());
     }

@@ -122,12 +122,13 @@ pub async fn run<H: Handler>(
     if let Err(e) = &result {
         tracing::debug!(peer = %remote, error = %e, "a connection ended with an error");
     }
+    let failed = result.is_err();
     let aborted = result.is_err_and(|e| e.is_user());
     let stream = http.into_parts().io.into_inner();
     if aborted {
         // Dropped without a word: what was sent so far must not look like a whole answer.
         return;
     }
-    let linger = stream.is_poisoned() || connection.linger.load(Ordering::Relaxed);
+    let linger = failed || stream.is_poisoned() || connection.linger.load(Ordering::Relaxed);
     stream.close(linger).await;
 }

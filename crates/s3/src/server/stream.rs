@@ -14,6 +14,8 @@ use tokio::time::{Sleep, sleep, timeout};
 pub struct GuardedStream {
     inner: TcpStream,
     guard: Guard,
+    /// What is still to be passed on after a violation: hyper parses a head anew only once it looks complete.
+    ending: &'static [u8],
     /// Runs while a write is pending.
     stalled: Option<Pin<Box<Sleep>>>,
 }
@@ -21,7 +23,7 @@ pub struct GuardedStream {
 impl GuardedStream {
     /// Guards `inner`.
     pub fn new(inner: TcpStream) -> Self {
-        GuardedStream { inner, guard: Guard::new(), stalled: None }
+        GuardedStream { inner, guard: Guard::new(), ending: b"\r\n\r\n", stalled: None }
     }
 
     /// Whether a violation of framing was found.
@@ -63,6 +65,9 @@ impl AsyncRead for GuardedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.guard.is_poisoned() {
+            let n = this.ending.len().min(buf.remaining());
+            buf.put_slice(&this.ending[..n]);
+            this.ending = &this.ending[n..];
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();

@@ -1,8 +1,6 @@
 //! The server over real sockets: framing, attacks, ends of connections, shutdown.
 
-mod proto_support;
-
-use proto_support::{Server, read_answer, read_to_end, signed, signed_head};
+use crate::support::{Server, read_answer, read_to_end, signed, signed_head};
 use s3::server::ServerConfig;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,6 +21,16 @@ async fn an_answer_carries_ids_date_and_server_and_keeps_the_connection() {
         assert!(answer.ends_with("\r\n\r\nhello"));
     }
     assert_eq!(server.calls(), ["GET k anonymous", "GET k anonymous"]);
+}
+
+#[tokio::test]
+async fn head_and_small_body_leave_in_one_segment() {
+    let server = Server::start().await;
+    let mut stream = server.connect().await;
+    stream.write_all(GET).await.expect("sent");
+    let mut buf = [0; 4096];
+    let n = stream.read(&mut buf).await.expect("an answer");
+    assert!(buf[..n].ends_with(b"\r\n\r\nhello"));
 }
 
 #[tokio::test]
@@ -66,7 +74,7 @@ async fn a_signed_put_is_stored_and_a_forged_one_is_not() {
     stream.write_all(forged.as_bytes()).await.expect("sent");
     let answer = read_answer(&mut stream).await;
     assert!(answer.contains("<Code>SignatureDoesNotMatch</Code>") && answer.contains("<CanonicalRequest>PUT\n/b/j"));
-    assert!(!answer.contains(proto_support::SECRET));
+    assert!(!answer.contains(crate::support::SECRET));
     assert_eq!(server.stored().len(), 1);
 }
 
@@ -91,6 +99,27 @@ async fn row_57_a_smuggled_request_never_runs() {
         assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{head:?}: {answer}");
     }
     assert_eq!(server.calls(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn row_57_a_smuggled_request_that_arrives_byte_by_byte_is_refused_too() {
+    let server = Server::start().await;
+    for raw in [
+        "PUT /b/k HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "GET /b/k HTTP/1.1\r\nHost: h\r\n folded: x\r\n\r\n",
+        "GET /b/k HTTP/1.1\nHost: h\n\n",
+    ] {
+        let mut stream = server.connect().await;
+        for byte in raw.bytes() {
+            if stream.write_all(&[byte]).await.is_err() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let answer = read_to_end(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{raw:?}: {answer}");
+    }
+    assert!(server.calls().is_empty());
 }
 
 #[tokio::test]
@@ -246,12 +275,12 @@ async fn row_33_and_presigned_headers_in_the_query_are_headers() {
     let server = Server::start().await;
     let query = format!(
         "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AKIATEST%2F20130524%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date={}&X-Amz-Expires=60&X-Amz-SignedHeaders=host",
-        proto_support::DATE
+        crate::support::DATE
     );
     let canonical = format!("GET\n/b/meta\n{query}&x-amz-meta-a=v\nhost:h\n\nhost\nUNSIGNED-PAYLOAD");
     let digest = hex::encode(<sha2::Sha256 as sha2::Digest>::digest(canonical.as_bytes()));
-    let text = format!("AWS4-HMAC-SHA256\n{}\n{}\n{digest}", proto_support::DATE, proto_support::SCOPE);
-    let signature = proto_support::sign(&text);
+    let text = format!("AWS4-HMAC-SHA256\n{}\n{}\n{digest}", crate::support::DATE, crate::support::SCOPE);
+    let signature = crate::support::sign(&text);
     let raw = format!(
         "GET /b/meta?{query}&x-amz-meta-a=v&X-Amz-Signature={signature} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
     );

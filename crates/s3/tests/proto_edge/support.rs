@@ -1,5 +1,4 @@
 //! A server with a trivial handler, and a client that writes raw bytes and signs by itself.
-#![allow(dead_code)]
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
@@ -43,6 +42,7 @@ pub struct Seen {
     pub stored: Mutex<Vec<(String, Bytes)>>,
     pub observations: Mutex<Vec<Observation>>,
     pub wait: Notify,
+    pub observed: Notify,
 }
 
 /// Stores bodies in a vector; keys choose what else it does.
@@ -69,6 +69,10 @@ impl Handler for TestHandler {
             ("GET", "short") => streamed(vec![Ok(Some("abc".into())), Ok(None)], 6),
             ("GET", "long") => streamed(vec![Ok(Some("abcdefghi".into())), Ok(None)], 6),
             ("GET", "damaged") => streamed(vec![Ok(Some("abc".into())), Err(StoreError::Damaged("test".into()))], 6),
+            ("GET", "huge") => {
+                let piece = Bytes::from(vec![0; 1 << 20]);
+                streamed((0..1024).map(|_| Ok(Some(piece.clone()))).collect(), 1 << 30)
+            }
             ("GET", "wait") => {
                 self.0.wait.notified().await;
                 S3Response::ok()
@@ -121,6 +125,7 @@ struct Recorder(Arc<Seen>);
 impl Observer for Recorder {
     fn observe(&self, observation: &Observation) {
         self.0.observations.lock().push(observation.clone());
+        self.0.observed.notify_one();
     }
 }
 

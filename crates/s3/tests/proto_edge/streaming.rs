@@ -1,8 +1,6 @@
 //! Streaming uploads over real sockets, in every mode, and what must not be stored.
 
-mod proto_support;
-
-use proto_support::{DATE, SCOPE, Server, read_answer, sign, signed_head};
+use crate::support::{DATE, SCOPE, Server, read_answer, sign, signed_head};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
 
@@ -147,7 +145,7 @@ async fn a_body_that_breaks_off_stores_nothing() {
     stream.write_all(head.as_bytes()).await.expect("sent");
     stream.write_all(b"abc").await.expect("sent");
     stream.shutdown().await.expect("half closed");
-    proto_support::read_to_end(&mut stream).await;
+    crate::support::read_to_end(&mut stream).await;
     server.seen.wait.notify_one();
     let seen = server.seen.clone();
     server.stop().await;
