@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod command;
 pub mod directory;
+mod dirs;
 pub mod format;
 pub mod limits;
 pub mod list;

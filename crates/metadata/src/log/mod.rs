@@ -15,6 +15,7 @@ pub use recover::{Damage, Recovered};
 pub use set::{LogSet, SetError};
 pub use state::LogState;
 
+use crate::dirs::create_durable;
 use crate::shard::ShardId;
 use env::buf::AlignedBuf;
 use env::disk::{Disk, DiskFile};
@@ -27,9 +28,9 @@ use std::sync::Arc;
 
 /// Ending of the names of segment files.
 const EXTENSION: &str = ".seg";
-/// Unused segment files wanted before a roll: one for it and one that only truncation may take, so that a log on a full disk
-/// can always give space back.
-const SPARES: usize = 2;
+/// Unused segment files wanted before a roll: one for it, one that only truncation may take, so that a log on a full disk can
+/// always give space back, and one that only a start may take.
+const SPARES: usize = 3;
 /// Unused segment files kept: about what lies between two flushes, so that in the long run no file is made or removed.
 const SPARES_MAX: usize = 6;
 /// Kept free at the end of each segment for the frame that says which one is next.
@@ -125,21 +126,16 @@ pub struct Log {
 impl Log {
     /// Makes a log with this id in an empty directory (or one where making it was interrupted). Durable when it returns.
     pub fn create(config: LogConfig, id: u64) -> Result<Log, OpenError> {
-        config.disk.create_dir_all(&config.dir)?;
-        let mut parent = config.dir.as_str();
-        while let Some((above, _)) = parent.rsplit_once('/') {
-            config.disk.sync_dir(above)?;
-            parent = above;
-        }
-        config.disk.sync_dir("")?;
+        create_durable(&*config.disk, &config.dir)?;
         for name in segment_names(&config)? {
             config.disk.remove(&format!("{}/{name}", config.dir))?;
         }
         let mut log = Log::empty(config, id);
-        while log.spares.len() < SPARES {
+        // One more than a roll wants: it is taken at once, and making files is slow.
+        while log.spares.len() <= SPARES {
             log.create_spare()?;
         }
-        log.begin_segment(1, Position::default()).map_err(failed_io)?;
+        log.begin_segment(1, Position::default())?;
         Ok(log)
     }
 
@@ -170,9 +166,13 @@ impl Log {
         log.at = verdict.end;
         // Never behind a tail that may be torn: the next frame goes to a fresh segment.
         if log.spares.is_empty() {
-            log.create_spare()?;
+            // The header that gives it the new number also says that the old one is not needed, so it may be taken at once.
+            match log.covered() {
+                0 => log.create_spare()?,
+                _ => log.spares.extend(log.segments.pop_front().map(|segment| segment.file)),
+            }
         }
-        log.begin_segment(newest + 1, verdict.end).map_err(failed_io)?;
+        log.begin_segment(newest + 1, verdict.end)?;
         log.retire()?;
         Ok((log, verdict.recovered))
     }
@@ -259,11 +259,7 @@ impl Log {
         if bytes > self.append_max_bytes() {
             return Err(LogError::TooLarge);
         }
-        if !self.fits(bytes) {
-            self.refill(1)?;
-            let done = self.roll();
-            self.guard(done)?;
-        }
+        self.make_room(bytes)?;
         let done = self.write_frame(items);
         self.guard(done)?;
         self.stats.appends += 1;
@@ -294,12 +290,13 @@ impl Log {
     /// The log of each shard begins after these indices (of these terms) from now on; segments that only hold older entries
     /// are used again. Durable before any of them is touched.
     pub fn truncate(&mut self, marks: &[(ShardId, u64, u64)]) -> Result<(), LogError> {
-        let mut state = self.state.clone();
-        let mut items: Vec<Item> =
-            marks.iter().map(|(shard, index, term)| Item::Truncated(*shard, *index, *term)).collect();
-        items.iter().for_each(|item| state.absorb(item));
-        let in_use = self.segments.len().saturating_sub(1);
-        let gone = self.segments.iter().take(in_use).take_while(|segment| state.covers(&segment.highest)).count();
+        let marks = marks.iter().map(|(shard, index, term)| Item::Truncated(*shard, *index, *term));
+        let mut items: Vec<Item> = marks.collect();
+        self.check()?;
+        // First, so that the segment that is full may be among those that go.
+        self.make_room(items.iter().map(Item::encoded_bytes).sum::<usize>() + Item::Oldest(0).encoded_bytes())?;
+        items.iter().for_each(|item| self.state.absorb(item));
+        let gone = self.covered();
         items.push(Item::Oldest(self.segments[gone].number));
         self.put(&items)?;
         self.sync()?;
@@ -356,6 +353,22 @@ impl Log {
     fn fits(&self, bytes: usize) -> bool {
         let end = (self.config.segment_bytes - END_BYTES) as usize;
         self.at.offset as usize + frame_bytes(bytes) <= end
+    }
+
+    /// Goes on in the next segment if this one has no room for a frame with `bytes` of items.
+    fn make_room(&mut self, bytes: usize) -> Result<(), LogError> {
+        if self.fits(bytes) {
+            return Ok(());
+        }
+        self.refill(1)?;
+        let done = self.roll();
+        self.guard(done)
+    }
+
+    /// How many of the oldest segments hold nothing that is needed. The one being written to is not among them.
+    fn covered(&self) -> usize {
+        let candidates = self.segments.iter().take(self.segments.len().saturating_sub(1));
+        candidates.take_while(|segment| self.state.covers(&segment.highest)).count()
     }
 
     /// Sees that there are `count` spares. Before anything is written, so a full disk is only an answer.
@@ -486,7 +499,6 @@ fn read_headers(config: &LogConfig) -> Result<Headers, OpenError> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(OpenError::Missing(config.dir.clone())),
         names => names?,
     };
-    segment::remove_temporary(&*config.disk, &config.dir)?;
     let (mut files, mut spares, mut log) = (BTreeMap::new(), Vec::new(), None);
     for name in names {
         let file = SegmentFile::open(&*config.disk, &config.dir, &name)?;
@@ -506,8 +518,4 @@ fn read_headers(config: &LogConfig) -> Result<Headers, OpenError> {
 fn segment_names(config: &LogConfig) -> io::Result<Vec<String>> {
     let names = config.disk.list(&config.dir)?;
     Ok(names.into_iter().filter(|name| name.ends_with(EXTENSION)).collect())
-}
-
-fn failed_io(e: io::Error) -> OpenError {
-    OpenError::Io(e)
 }

@@ -74,7 +74,7 @@ impl SegmentFile {
 }
 
 /// Removes what a crash left of a file being made.
-pub(super) fn remove_temporary(disk: &dyn Disk, dir: &str) -> io::Result<()> {
+fn remove_temporary(disk: &dyn Disk, dir: &str) -> io::Result<()> {
     match disk.remove(&format!("{dir}/{TEMPORARY}")) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => Ok(()),

@@ -5,6 +5,7 @@
 
 use super::refill::refill;
 use super::{FolderConfig, Inner, MetadataConfig, Session};
+use crate::dirs::create_durable;
 use crate::limits::{BATCH_PROPOSALS, DRIVER_QUEUE};
 use crate::log::format::{HardState, LogEntry};
 use crate::log::{Log, LogConfig, LogError, LogSet, OpenError, Recovered, SetError};
@@ -76,11 +77,12 @@ impl Place {
         LogConfig { disk: self.config.disk.clone(), dir: self.dir("log"), segment_bytes: config.segment_bytes }
     }
 
-    pub(super) fn tree(&self, config: &MetadataConfig) -> Result<Arc<dyn Tree>, TreeError> {
+    pub(super) fn tree(&self, config: &MetadataConfig) -> Result<Arc<dyn Tree>, StartError> {
         let dir = self.dir("tree");
         let Some(host) = self.config.disk.host_path() else {
             return Ok(Arc::new(MemTree::open(self.config.disk.clone(), &dir)?));
         };
+        create_durable(&*self.config.disk, &dir)?;
         let lsm = LsmConfig {
             cache_bytes: config.cache_bytes,
             table_bytes: config.memtable_bytes,

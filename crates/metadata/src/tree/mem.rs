@@ -4,6 +4,7 @@
 //! newest one and refuses a damaged one. Refuses to know: how large a store may be, for it is all in memory.
 
 use super::{Direction, Pin, Pins, Row, Rows, Sequence, Tree, TreeError, TreeStats, WriteBatch};
+use crate::dirs::create_durable;
 use bytes::Bytes;
 use env::disk::{Caching, Disk, Open};
 use parking_lot::{Mutex, RwLock};
@@ -38,7 +39,7 @@ pub struct MemTree {
 impl MemTree {
     /// Opens the newest checkpoint in `dir` of `disk`, or begins empty.
     pub fn open(disk: Arc<dyn Disk>, dir: &str) -> Result<MemTree, TreeError> {
-        disk.create_dir_all(dir).map_err(io_error)?;
+        create_durable(&*disk, dir).map_err(io_error)?;
         let newest = checkpoints(&*disk, dir)?.pop();
         let (at, rows) = match newest {
             Some((at, path)) => (at, load(&*disk, &path)?),
