@@ -1,0 +1,178 @@
+//! A running node, as the admin port sees it.
+
+use admin::Operations;
+use admin::operations::{Answer, Progress};
+use curator::Curator;
+use env::Env;
+use metadata::node::Metadata;
+use object_controller::Controller;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use types::ClusterId;
+
+/// How often the metadata is asked whether it failed.
+const FAILURE_CHECK: Duration = Duration::from_millis(200);
+
+/// Everything that runs.
+pub struct Node {
+    cluster: ClusterId,
+    env: Env,
+    metadata: Metadata,
+    controller: Arc<Controller>,
+    curator: Curator,
+}
+
+impl Node {
+    /// Of parts that are open.
+    pub fn new(cluster: ClusterId, env: Env, metadata: Metadata, controller: Controller, curator: Curator) -> Node {
+        Node { cluster, env, metadata, controller: Arc::new(controller), curator }
+    }
+
+    /// Its controller.
+    pub fn controller(&self) -> Arc<Controller> {
+        self.controller.clone()
+    }
+
+    /// Its world.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// For `x-amz-id-2` and logs.
+    pub fn name(&self) -> String {
+        crate::server::describe(self.cluster)
+    }
+
+    /// Waits until the metadata has failed; says why.
+    pub async fn failed(&self) -> String {
+        loop {
+            if let Some(reason) = self.metadata.failure() {
+                return reason;
+            }
+            tokio::time::sleep(FAILURE_CHECK).await;
+        }
+    }
+
+    /// Ends the curator, seals what is open, marks the log as clean.
+    pub async fn close(&self) -> Result<(), crate::server::Failure> {
+        self.curator.stop().await;
+        self.controller.close().await;
+        if let Some(reason) = self.metadata.failure() {
+            return Err(reason.into());
+        }
+        self.metadata.mark().await;
+        let (metadata, disks) = (self.metadata.clone(), self.controller.disks().clone());
+        tokio::task::spawn_blocking(move || {
+            metadata.close();
+            for disk in disks.iter() {
+                disk.close();
+            }
+        })
+        .await?;
+        Ok(())
+    }
+
+    fn disks(&self) -> Vec<Value> {
+        let describe = |disk: &extent_store::DiskStore| {
+            let (identity, health) = (disk.identity(), disk.health());
+            let space = disk.space().ok();
+            json!({
+                "disk": identity.disk.to_string(),
+                "incarnation": identity.incarnation,
+                "total_bytes": space.map(|s| s.total_bytes),
+                "free_bytes": space.map(|s| s.free_bytes),
+                "files": disk.list_files().len(),
+                "suspect": health.suspect,
+                "appends": health.appends,
+                "appended_bytes": health.appended_bytes,
+                "syncs": health.syncs,
+                "data_reads": health.data_reads,
+                "damaged_reads": health.damaged_reads,
+            })
+        };
+        self.controller.disks().iter().map(describe).collect()
+    }
+}
+
+impl Operations for Node {
+    fn ready(&self) -> bool {
+        self.metadata.failure().is_none()
+    }
+
+    fn info(&self) -> Value {
+        let stats = self.metadata.stats();
+        let log_syncs: u64 = stats.logs.values().map(|log| log.syncs).sum();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "cluster": self.cluster.to_string(),
+            "rf": self.controller.rf(),
+            "session": self.controller.session().1,
+            "uptime_seconds": self.env.clock.monotonic().as_secs(),
+            "disks": self.disks(),
+            "metadata": {
+                "entries": stats.entries,
+                "appends": stats.appends,
+                "log_syncs": log_syncs,
+                "flushes": stats.flushes,
+                "failure": stats.failure,
+            },
+            "curator": self.curator.status(),
+        })
+    }
+
+    fn audit(&self, progress: mpsc::Sender<Progress>) -> Answer<'_> {
+        Box::pin(async move {
+            let report = |done, total, unit: &str| _ = progress.try_send(Progress { done, total, unit: unit.to_owned() });
+            let audit = self.curator.audit(report).await.map_err(|e| e.to_string())?;
+            serde_json::to_value(audit).map_err(|e| e.to_string())
+        })
+    }
+
+    fn scrub(&self, progress: mpsc::Sender<Progress>) -> Answer<'_> {
+        Box::pin(async move {
+            let report = |done, total, unit: &str| _ = progress.try_send(Progress { done, total, unit: unit.to_owned() });
+            let scrub = self.curator.scrub(report).await.map_err(|e| e.to_string())?;
+            serde_json::to_value(scrub).map_err(|e| e.to_string())
+        })
+    }
+
+    fn flush_caches(&self) -> Answer<'_> {
+        Box::pin(async move {
+            self.metadata.flush().await?;
+            Ok(json!({ "ok": true }))
+        })
+    }
+
+    fn gauges(&self) -> Vec<(&'static str, &'static str, f64)> {
+        let stats = self.metadata.stats();
+        let mut free = 0;
+        let mut total = 0;
+        let mut health = extent_store::DiskHealth::default();
+        for disk in self.controller.disks().iter() {
+            let h = disk.health();
+            health.syncs += h.syncs;
+            health.data_reads += h.data_reads;
+            health.appended_bytes += h.appended_bytes;
+            health.damaged_reads += h.damaged_reads;
+            if let Ok(space) = disk.space() {
+                free += space.free_bytes;
+                total += space.total_bytes;
+            }
+        }
+        let log_syncs: u64 = stats.logs.values().map(|log| log.syncs).sum();
+        vec![
+            ("disk_free_bytes", "Free bytes of all data folders", free as f64),
+            ("disk_total_bytes", "Bytes of all data folders", total as f64),
+            ("data_syncs", "fdatasync calls on extent groups since the start", health.syncs as f64),
+            ("log_syncs", "fdatasync calls on the Raft log since the start", log_syncs as f64),
+            ("data_reads", "Reads of extent groups for clients since the start", health.data_reads as f64),
+            ("data_appended_bytes", "Bytes appended to extent groups since the start", health.appended_bytes as f64),
+            ("damaged_reads", "Reads that met damage since the start", health.damaged_reads as f64),
+            ("log_entries", "Raft entries appended since the start", stats.entries as f64),
+            ("metadata_flushes", "Flushes of the metadata tree since the start", stats.flushes as f64),
+            ("findings_waiting", "Replicas that wait for repair", self.controller.findings().waiting() as f64),
+        ]
+    }
+}

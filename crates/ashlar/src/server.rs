@@ -1,0 +1,241 @@
+//! `ashlar server`: wires the parts of a node together, serves, and ends well.
+//!
+//! Start: folders, root keys, metadata, identities, disks, controller, curator, listeners. End: the same backwards.
+
+use crate::birth::{self, FIRST_NODE};
+use crate::cli::ServerArgs;
+use crate::credentials::{self, RootKeys};
+use crate::memory::Budget;
+use crate::node::Node;
+use admin::metrics::Metrics;
+use admin::{AdminConfig, Operations};
+use env::Env;
+use env::buf::BufPool;
+use env::disk::Disk;
+use extent_store::{DiskStore, StoreConfig, StoreSet};
+use metadata::directory::Directory;
+use metadata::node::{FolderConfig, Metadata, MetadataConfig};
+use object_controller::api::{Account, Credential};
+use object_controller::{Controller, ControllerConfig};
+use s3::auth::{AuthConfig, Authenticator};
+use s3::ops::Service;
+use s3::server::ServerConfig;
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use types::ClusterId;
+
+/// Anything that ends the server, as a sentence for its operator.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Region in the scope of admin signatures, whatever the store's own region.
+const ADMIN_REGION: &str = "us-east-1";
+
+/// Runs a server until it is told to end.
+pub async fn run(args: ServerArgs) -> Result<(), Failure> {
+    check(&args)?;
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let env = Env::system(threads.max(2) * 4);
+    let folders = birth::open(&args.data_dirs, &env)?;
+    let (keys, made) = credentials::find_or_make(&args.data_dirs[0], |bytes| env.random.fill(bytes))?;
+    let metrics = Metrics::new();
+    let (listener, admin_listener) = (bind(args.listen, "--listen").await?, bind(args.admin_listen, "--admin-listen").await?);
+    let node = open_node(&args, env, folders, root_credential(&keys, &args), metrics.clone()).await?;
+    let authenticators = Authenticators::new(&args, &node);
+    let service = Arc::new(Service::new(node.controller(), authenticators.s3.clone()));
+    let endpoint = listener.local_addr()?;
+    let admin_endpoint = admin_listener.local_addr()?;
+    let (stop, stopped) = watch::channel(false);
+    let admin_config = AdminConfig {
+        store: node.controller(),
+        authenticator: authenticators.admin,
+        operations: node.clone() as Arc<dyn Operations>,
+        metrics: metrics.clone(),
+    };
+    let admin_server = tokio::spawn(admin::serve(admin_listener, admin_config, until(stopped.clone())));
+    crate::banner::show(&args, endpoint, admin_endpoint, &keys, made);
+    let server_config = ServerConfig {
+        domains: args.domain.clone(),
+        host_id: node.name(),
+        max_requests: Budget::of(args.memory).requests,
+        ..ServerConfig::default()
+    };
+    let shutdown = end_asked(stop, node.clone());
+    let cut = s3::server::serve(listener, server_config, authenticators.s3, service, metrics, shutdown).await;
+    if cut > 0 {
+        tracing::warn!(connections = cut, "requests were cut off at the end");
+    }
+    admin_server.abort();
+    node.close().await?;
+    tracing::info!("ended");
+    Ok(())
+}
+
+fn check(args: &ServerArgs) -> Result<(), Failure> {
+    if usize::from(args.rf) > args.data_dirs.len() {
+        return Err(format!(
+            "--rf {} needs {} data folders on distinct disks; {} given: repeat --data-dir",
+            args.rf,
+            args.rf,
+            args.data_dirs.len()
+        )
+        .into());
+    }
+    if args.memory < crate::memory::MIN_MEMORY_BYTES {
+        return Err("--memory must be at least 64MiB".into());
+    }
+    Ok(())
+}
+
+async fn bind(address: std::net::SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|e| {
+        format!("cannot listen on {address}: {e}; name another address with {flag} (port 0 takes a free one)").into()
+    })
+}
+
+fn root_credential(keys: &RootKeys, _args: &ServerArgs) -> Credential {
+    let canonical_id = hex::encode(Sha256::digest(b"ashlar root account"));
+    let account = Account { canonical_id, display_name: "root".to_owned(), email: String::new(), is_root: true };
+    Credential { access_key: keys.access_key.clone(), secret_key: keys.secret_key.clone(), account }
+}
+
+/// Opens everything that lies on disks, away from the async threads.
+async fn open_node(
+    args: &ServerArgs,
+    env: Env,
+    folders: birth::Folders,
+    root: Credential,
+    metrics: Arc<Metrics>,
+) -> Result<Arc<Node>, Failure> {
+    let budget = Budget::of(args.memory);
+    let read_buffers = BufPool::new(budget.read_bytes);
+    let directory = Arc::new(Directory::default());
+    let cluster = folders.cluster;
+    let opened = {
+        let (args, env, read_buffers) = (args.clone(), env.clone(), read_buffers.clone());
+        let directory = directory.clone();
+        tokio::task::spawn_blocking(move || open_disks(&args, &env, &folders, &budget, read_buffers, directory, metrics))
+            .await??
+    };
+    let controller = Controller::open(ControllerConfig {
+        env: env.clone(),
+        metadata: opened.metadata.clone(),
+        directory,
+        disks: opened.disks,
+        cluster,
+        rf: args.rf,
+        write_buffers: BufPool::new(budget.write_bytes),
+        read_buffers,
+        inline_bytes: types::limits::INLINE_BYTES,
+        group_bytes: args.group_size,
+        preallocate_bytes: types::limits::GROUP_PREALLOCATE_BYTES,
+        root,
+    })
+    .await?;
+    let curator = curator::Curator::start(controller.clone(), curator_config(args, &env));
+    Ok(Arc::new(Node::new(cluster, env, opened.metadata, controller, curator)))
+}
+
+fn curator_config(args: &ServerArgs, env: &Env) -> curator::Config {
+    curator::Config { reclaim_delay: Duration::from_millis(args.reclaim_delay), ..curator::Config::new(env.clone()) }
+}
+
+struct Opened {
+    metadata: Metadata,
+    disks: StoreSet,
+}
+
+fn open_disks(
+    args: &ServerArgs,
+    env: &Env,
+    folders: &birth::Folders,
+    budget: &Budget,
+    read_buffers: BufPool,
+    directory: Arc<Directory>,
+    metrics: Arc<Metrics>,
+) -> Result<Opened, Failure> {
+    let metadata = open_metadata(args, env, folders, budget, directory, metrics.clone())?;
+    let identities = folders.identify(env)?;
+    let mut stores = Vec::new();
+    for (folder, identity) in folders.folders.iter().zip(identities) {
+        let mut config = StoreConfig::new(read_buffers.clone());
+        config.group_bytes = args.group_size;
+        config.observer = Some(Arc::new(SyncTimes(metrics.clone())));
+        let (store, _) = DiskStore::open(env, folder.disk.clone() as Arc<dyn Disk>, identity, config)
+            .map_err(|e| format!("data folder {}: {e}", folder.path.display()))?;
+        stores.push(store);
+    }
+    Ok(Opened { metadata, disks: StoreSet::new(stores)? })
+}
+
+fn open_metadata(
+    args: &ServerArgs,
+    env: &Env,
+    folders: &birth::Folders,
+    budget: &Budget,
+    directory: Arc<Directory>,
+    metrics: Arc<Metrics>,
+) -> Result<Metadata, Failure> {
+    let disks = folders.metadata_disks(args.rf);
+    let metadata_folders = disks.into_iter().map(|disk| FolderConfig { disk, dir: String::new() }).collect();
+    let mut config = MetadataConfig::new(env.clone(), FIRST_NODE, metadata_folders);
+    config.create = folders.newborn;
+    config.cache_bytes = budget.cache_bytes;
+    config.memtable_bytes = budget.memtable_bytes;
+    config.observer = Some(Arc::new(move |took: Duration| metrics.observe_sync(took.as_secs_f64())));
+    let machine = Box::new(metadata::apply::Apply::new(directory));
+    Ok(Metadata::open(config, machine)?)
+}
+
+struct SyncTimes(Arc<Metrics>);
+
+impl extent_store::Observer for SyncTimes {
+    fn synced(&self, took: Duration, _appends: usize) {
+        self.0.observe_sync(took.as_secs_f64());
+    }
+}
+
+struct Authenticators {
+    s3: Arc<Authenticator>,
+    admin: Arc<Authenticator>,
+}
+
+impl Authenticators {
+    fn new(args: &ServerArgs, node: &Node) -> Authenticators {
+        let clock = node.env().clock.clone();
+        let now_ms: s3::auth::NowMs = Arc::new(move || clock.wall_ms());
+        let make = |region: &str, service| {
+            let config = AuthConfig { region: region.to_owned(), service, now_ms: now_ms.clone() };
+            Arc::new(Authenticator::new(config, node.controller()))
+        };
+        Authenticators { s3: make(&args.region, "s3"), admin: make(ADMIN_REGION, "ashlar") }
+    }
+}
+
+async fn until(mut stopped: watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|stop| *stop).await;
+}
+
+/// Waits for SIGTERM, SIGINT, or a failure of the metadata that ends the node (rule R3).
+async fn end_asked(stop: watch::Sender<bool>, node: Arc<Node>) {
+    let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(signal) => signal,
+        Err(e) => {
+            tracing::error!(error = %e, "cannot listen for SIGTERM");
+            return;
+        }
+    };
+    tokio::select! {
+        _ = terminate.recv() => tracing::info!("SIGTERM: ending"),
+        _ = tokio::signal::ctrl_c() => tracing::info!("interrupted: ending"),
+        reason = node.failed() => tracing::error!(%reason, "the metadata cannot go on; ending"),
+    }
+    let _ = stop.send(true);
+}
+
+/// Identifies the cluster in logs.
+pub fn describe(cluster: ClusterId) -> String {
+    format!("ashlar-{cluster}")
+}
