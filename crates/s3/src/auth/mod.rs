@@ -142,7 +142,8 @@ impl Authenticator {
     }
 
     fn verify(&self, head: &Head<'_>, claim: Claim<'_>) -> S3Result<Authenticated> {
-        self.check_scope(&claim)?;
+        let timestamp = format_amz_date(claim.date_ms);
+        self.check_scope(&claim, &timestamp)?;
         let credential = self.credential(claim.access_key)?;
         if !claim.presigned {
             self.check_skew(claim.date_ms)?;
@@ -150,7 +151,6 @@ impl Authenticator {
         check_all_signed(head, &claim.signed_headers)?;
         let payload = PayloadMode::parse(claim.payload)?;
         let key = self.keys.get(&credential, &claim.scope);
-        let timestamp = format_amz_date(claim.date_ms);
         let parts = SignedParts { head, signed_headers: &claim.signed_headers, payload: claim.payload };
         let canonical = parts.canonical_request(claim.presigned)?;
         let to_sign = signing::string_to_sign(&timestamp, &claim.scope, &canonical);
@@ -174,7 +174,7 @@ impl Authenticator {
             .ok_or_else(|| S3Error::new(S3Code::InvalidAccessKeyId).extra("AWSAccessKeyId", access_key))
     }
 
-    fn check_scope(&self, claim: &Claim<'_>) -> S3Result<()> {
+    fn check_scope(&self, claim: &Claim<'_>, timestamp: &str) -> S3Result<()> {
         let malformed = |message: String| {
             let code = if claim.presigned {
                 S3Code::AuthorizationQueryParametersError
@@ -192,7 +192,7 @@ impl Authenticator {
             let message = format!("the service '{}' is wrong; expecting '{}'", scope.service, self.config.service);
             return Err(malformed(message));
         }
-        if !format_amz_date(claim.date_ms).starts_with(scope.date) {
+        if !timestamp.starts_with(scope.date) {
             return Err(malformed("the date of the credential does not fit the date of the request".to_owned()));
         }
         Ok(())
@@ -224,10 +224,8 @@ fn anonymous(head: &Head<'_>) -> S3Result<Authenticated> {
 
 /// Everything that could change the meaning of a request must be signed: the host and every `x-amz-*` header.
 fn check_all_signed(head: &Head<'_>, signed: &[&str]) -> S3Result<()> {
-    let is_signed = |name: &str| signed.binary_search(&name).is_ok();
-    let mut missing: Vec<&str> = head.headers.keys().map(|n| n.as_str()).filter(|n| n.starts_with("x-amz-")).collect();
-    missing.push("host");
-    missing.retain(|n| !is_signed(n));
+    let sent = head.headers.keys().map(|n| n.as_str()).filter(|n| n.starts_with("x-amz-")).chain(["host"]);
+    let mut missing: Vec<&str> = sent.filter(|n| signed.binary_search(n).is_err()).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -442,6 +442,23 @@ fn blanks_in_signed_values_are_collapsed_and_repeated_headers_joined() {
 }
 
 #[test]
+fn case_145_signed_values_may_be_utf8() {
+    let mut r = Req::get(&[("x-amz-meta-a", "é")]);
+    r.sign("host;x-amz-content-sha256;x-amz-date;x-amz-meta-a");
+    assert!(r.check().is_ok());
+}
+
+#[test]
+fn case_120_the_host_counts_as_it_was_sent() {
+    for host in ["localhost:8333", "localhost:80", "LocalHost", "[::1]:9000"] {
+        let mut r = Req::get(&[]);
+        r.set("host", host);
+        r.sign(SIGNED);
+        assert!(r.check().is_ok(), "{host}");
+    }
+}
+
+#[test]
 fn expect_may_be_signed() {
     let mut r = Req::get(&[("expect", "100-continue")]);
     r.sign("expect;host;x-amz-content-sha256;x-amz-date");

@@ -153,3 +153,17 @@ fn check_rate(received: u64, waited: Duration) -> S3Result<()> {
         waited > limits::BODY_RATE_GRACE && received / waited.as_secs().max(1) < limits::BODY_MIN_BYTES_PER_SECOND;
     if slow { Err(timeout()) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_55_a_body_that_trickles_is_a_timeout() {
+        let seconds = Duration::from_secs;
+        assert!(check_rate(1, seconds(60)).is_ok(), "within the grace");
+        assert!(check_rate(61 << 10, seconds(61)).is_ok());
+        assert_eq!(check_rate(60 << 10, seconds(61)).map_err(|e| e.code), Err(S3Code::RequestTimeout));
+        assert_eq!(check_rate(0, seconds(3600)).map_err(|e| e.code), Err(S3Code::RequestTimeout));
+    }
+}

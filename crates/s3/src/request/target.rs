@@ -54,10 +54,9 @@ fn bucket_of_host<'a>(host: &'a str, domains: &[String]) -> Option<Cow<'a, str>>
         _ => host,
     };
     for domain in domains {
-        let split = name.len().checked_sub(domain.len() + 1)?;
-        if !name.is_char_boundary(split) {
+        let Some(split) = name.len().checked_sub(domain.len() + 1).filter(|s| name.is_char_boundary(*s)) else {
             continue;
-        }
+        };
         let (bucket, suffix) = name.split_at(split);
         if let Some(s) = suffix.strip_prefix('.')
             && s.eq_ignore_ascii_case(domain)
@@ -108,9 +107,10 @@ fn hex_digit(c: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn target(path: &str, host: &str) -> S3Result<Target> {
-        Target::parse(path, "", host, &["localhost".to_owned(), "s3.example.com".to_owned()])
+        Target::parse(path, "", host, &["s3.example.com".to_owned(), "localhost".to_owned()])
     }
 
     fn key(path: &str) -> Option<String> {
@@ -169,6 +169,7 @@ mod tests {
             assert_eq!(t.bucket.map(|b| b.raw).as_deref(), Some("my.bucket"), "{host}");
             assert_eq!(t.key.map(|k| k.as_str().to_owned()).as_deref(), Some("a//b"));
         }
+        assert_eq!(target("/k", "b.localhost").expect("the second domain").bucket.map(|b| b.raw).as_deref(), Some("b"));
         for host in ["localhost:9000", ".localhost", "xlocalhost", "[::1]:80", "é"] {
             assert!(!target("/b/k", host).expect("valid").virtual_host, "{host}");
         }
@@ -182,5 +183,19 @@ mod tests {
         assert_eq!(q.iter().filter(|(n, _)| *n == "x").count(), 2);
         assert_eq!(q.get("e"), Some(""));
         assert_eq!(q.get("absent"), None);
+    }
+
+    proptest! {
+        /// Whatever is sent, it is refused or every part of it is found again.
+        #[test]
+        fn no_target_panics(path in "/?[ -~é%/]{0,30}", query in "[ -~&=+%]{0,30}", host in "\\PC{0,20}") {
+            if let Ok(t) = Target::parse(&path, &query, &host, &["localhost".to_owned(), "é".to_owned()]) {
+                let bucket = t.bucket.map_or(String::new(), |b| b.raw);
+                let key = t.key.map_or(String::new(), |k| k.as_str().to_owned());
+                if !t.virtual_host && !key.is_empty() {
+                    prop_assert_eq!(format!("/{bucket}/{key}"), t.path);
+                }
+            }
+        }
     }
 }

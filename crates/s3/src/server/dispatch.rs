@@ -8,6 +8,7 @@ use super::{Handler, Observer, ServerConfig};
 use crate::auth::{Authenticated, Authenticator, Head};
 use crate::body::{Expectations, Leftover, RequestBody, Source};
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::limits;
 use crate::request::{AuthenticationKind, Query, S3Request, Target};
 use crate::response::{S3Body, S3Response};
 use http::request::Parts;
@@ -187,8 +188,9 @@ fn settle_unread_body(
     response: &mut S3Response,
 ) {
     let Some((received, body)) = received.and_then(|r| r.take().map(|b| (r, b))) else { return };
-    if expects_continue && !received.polled() {
-        // The client waits for a word before it sends: it will not, and whether it does is ambiguous to the framing.
+    // The client waits for a word before it sends: whether it will is ambiguous to the framing.
+    let may_not_come = expects_continue && !received.polled();
+    if may_not_come || body.size_hint().lower() > limits::DRAIN_MAX_BYTES {
         response.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         connection.linger();
         return;

@@ -1,7 +1,9 @@
 //! Attacks on the XML reader, and what it must read.
 
+use super::XmlWriter;
 use super::{XmlNode, parse};
 use crate::error::S3Code;
+use proptest::prelude::*;
 
 fn read(text: &str) -> Result<XmlNode, S3Code> {
     parse(text.as_bytes(), "Delete", 1 << 26).map_err(|e| e.code)
@@ -86,4 +88,24 @@ fn what_is_not_one_closed_document_is_malformed() {
 fn a_required_text_that_is_there_twice_is_malformed() {
     let node = read("<Delete><Key>a</Key><Key>b</Key></Delete>").expect("well-formed");
     assert!(node.required_text("Key").is_err());
+}
+
+proptest! {
+    #[test]
+    fn no_document_panics(parts in proptest::collection::vec(prop_oneof![
+        Just("<Delete>".to_owned()), Just("</Delete>".to_owned()), Just("<a b='c'>".to_owned()), Just("</a>".to_owned()),
+        Just("&amp;".to_owned()), Just("&#x41;".to_owned()), Just("<![CDATA[".to_owned()), Just("]]>".to_owned()),
+        Just("<!--".to_owned()), Just("-->".to_owned()), Just("<!DOCTYPE a [".to_owned()), Just("<?x".to_owned()), "\\PC{0,5}",
+    ], 0..12)) {
+        let _ = read(&parts.concat());
+    }
+
+    /// What the writer escapes, the reader gives back, as long as it is XML at all.
+    #[test]
+    fn texts_survive_writing_and_reading(text in "[\t\n\r -~é\u{85}\u{2028}😀&<>\"']{0,30}") {
+        let mut w = XmlWriter::plain("Delete");
+        w.text("Key", &text);
+        let node = parse(&w.finish(), "Delete", 1 << 20).expect("well-formed");
+        prop_assert_eq!(node.child_text("Key").expect("there"), text);
+    }
 }
