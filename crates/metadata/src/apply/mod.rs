@@ -21,15 +21,28 @@ mod version;
 pub use invariants::check_invariants;
 
 use crate::command::{Command, Entry, Outcome, Refusal};
+use crate::directory::Directory;
 use crate::format::FormatError;
 use crate::read::{self, ReadError};
 use crate::shard::{ROOT, Shard, StateMachine};
 use crate::tree::{Read, TreeError, WriteBatch};
 use draft::Work;
+use std::sync::Arc;
 
-/// The schema's state machine. It keeps nothing in memory: all it knows is in the rows.
+/// The schema's state machine. All it decides from is in the rows; it keeps the directory up to date for the readers.
 #[derive(Default)]
-pub struct Schema;
+pub struct Schema {
+    directory: Arc<Directory>,
+    /// Why the directory could not be filled: then nothing is applied, as readers would not find what is there.
+    failed: Option<TreeError>,
+}
+
+impl Schema {
+    /// Keeps this directory, empty still, as of the last applied entry of root.
+    pub fn new(directory: Arc<Directory>) -> Self {
+        Schema { directory, failed: None }
+    }
+}
 
 impl StateMachine for Schema {
     fn apply(
@@ -39,6 +52,9 @@ impl StateMachine for Schema {
         read: &dyn Read,
         batch: &mut WriteBatch,
     ) -> Result<Outcome, TreeError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         let mut work = Work::begin(shard, entry, read)?;
         let outcome = match decide(&mut work, entry) {
             Ok(outcome) => outcome,
@@ -51,6 +67,14 @@ impl StateMachine for Schema {
         };
         work.finish(batch)?;
         Ok(outcome)
+    }
+
+    fn started(&mut self, read: &dyn Read) {
+        self.failed = self.directory.fill(read).err().map(TreeError::from);
+    }
+
+    fn applied(&mut self, _shard: &Shard, entry: &Entry, outcome: &Outcome, _read: &dyn Read) {
+        self.directory.applied(entry, outcome);
     }
 }
 

@@ -27,13 +27,19 @@ impl Directory {
     /// From the rows.
     pub fn load(read: &dyn Read) -> Result<Self, ReadError> {
         let directory = Directory::default();
+        directory.fill(read)?;
+        Ok(directory)
+    }
+
+    /// Takes up everything that the rows hold, at a start, when it is empty still.
+    pub fn fill(&self, read: &dyn Read) -> Result<(), ReadError> {
         for bucket in root::buckets(read) {
-            directory.set_bucket(bucket?);
+            self.set_bucket(bucket?);
         }
         for user in root::users(read) {
-            directory.set_user(user?);
+            self.set_user(user?);
         }
-        Ok(directory)
+        Ok(())
     }
 
     /// Follows an entry that was applied. To be called in the order of root's log, before its proposer is answered.
