@@ -132,7 +132,7 @@ impl Server {
             command.args(["admin", "audit", "--json", "--admin", &self.admin]);
             let output = command.output().map_err(BenchError::local("run ashlar admin audit"))?;
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            let clean = serde_json::from_str::<Value>(&text).ok().and_then(|audit| audit["clean"].as_bool());
+            let clean = serde_json::from_str::<Value>(&text).ok().and_then(|audit| audit["ok"].as_bool());
             if output.status.success() && clean == Some(true) {
                 return Ok(());
             }
