@@ -60,10 +60,10 @@ pub struct DiskCounters {
 /// One disk.
 ///
 /// Error kinds that callers may rely on: `NotFound` (no such file or directory), `AlreadyExists` (by `CreateNew`),
-/// `StorageFull`, `Unsupported` (punch), `InvalidInput` (a path that is absolute, empty or has `.`/`..` components).
+/// `NotADirectory` (a file on the way), `StorageFull`, `Unsupported` (punch), `InvalidInput` (a path that is absolute, empty or has `.`/`..` components).
 /// A symbolic link anywhere in a path is an error of the host's kind (ELOOP or ENOTDIR). Everything else is a fault of the disk.
 pub trait Disk: Send + Sync + Debug {
-    /// Opens `path`.
+    /// Opens `path`, a regular file. Its name, if new, is durable after `sync_dir` of its directory.
     fn open(&self, path: &str, how: Open, caching: Caching) -> io::Result<Arc<dyn DiskFile>>;
     /// Creates `path` and its missing ancestors (mode 0700). Their names are durable after [`Disk::sync_dir`] of each parent.
     fn create_dir_all(&self, path: &str) -> io::Result<()>;
@@ -95,7 +95,8 @@ pub trait DiskFile: Send + Sync + Debug {
     /// there in part, and every later write, sync, allocate and punch answers an error.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
     /// `fdatasync`: makes the file's bytes and length durable (not its name: [`Disk::sync_dir`]). An error is final for the file
-    /// (rule R3): the caller never retries on it, and this handle answers errors from then on.
+    /// (rule R3): the caller never retries on it, and this handle answers errors from then on. Other handles of the same file may never hear of it, and their
+    /// syncs may succeed without the lost bytes: one owner per file (rule R4).
     fn sync_data(&self) -> io::Result<()>;
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -103,9 +104,12 @@ pub trait DiskFile: Send + Sync + Debug {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// Reserves space for `[offset, offset + len)` and grows the file to that end if shorter; the new part reads as zeros and what was there stays. `StorageFull` when there is none; that is not final.
+    /// Reserves space for `[offset, offset + len)` and grows the file to that end if shorter; the new part reads as zeros and
+    /// what was there stays. Durable after `sync_data`. `StorageFull` when there is no space; that is not final. Where the file
+    /// system cannot reserve, only the length is set.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
-    /// Gives the blocks of `[offset, offset + len)` back; they read as zeros; the length stays.
+    /// Gives the blocks of `[offset, offset + len)` back; they read as zeros; the length stays. Durable after `sync_data`;
+    /// until then a power cut may undo it, in part too.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Bytes really occupied on the disk (holes excluded).
     fn allocated_bytes(&self) -> io::Result<u64>;

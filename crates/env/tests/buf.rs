@@ -74,7 +74,8 @@ fn the_budget_counts_idle_buffers_too() {
     assert!(pool.in_use_bytes() + pool.idle_bytes() <= 4 * MIB);
     assert!(pool.try_take(3 * MIB).is_none());
     drop(large);
-    assert_eq!(pool.try_take(4 * MIB).unwrap().capacity(), 4 * MIB, "the whole budget can be taken");
+    let whole = pool.try_take(4 * MIB).expect("the whole budget can be taken");
+    assert_eq!((whole.capacity(), pool.in_use_bytes(), pool.idle_bytes()), (4 * MIB, 4 * MIB, 0));
 }
 
 #[test]

@@ -87,6 +87,23 @@ fn a_missing_root_is_made_only_when_asked() {
 }
 
 #[test]
+#[allow(unsafe_code)]
+fn a_cached_read_gives_all_or_declines_never_a_part() {
+    use std::os::fd::AsRawFd;
+    let (dir, disk) = disk();
+    let file = disk.open("a", Open::CreateNew, Caching::Buffered).unwrap();
+    file.write_at(&[7; 1 << 20], 0).unwrap();
+    file.sync_data().unwrap();
+    let host = fs::File::open(dir.path().join("root/a")).unwrap();
+    // SAFETY: an advice on an open descriptor; no memory is passed. It drops the cached second half.
+    let advised = unsafe { libc::posix_fadvise(host.as_raw_fd(), 512 << 10, 0, libc::POSIX_FADV_DONTNEED) };
+    assert_eq!(advised, 0);
+    let mut buf = vec![0; 1 << 20];
+    assert!(file.read_at_cached(&mut buf, 0).unwrap().is_none_or(|count| count == 1 << 20));
+    assert_eq!(file.read_at_cached(&mut buf[..4096], 0).unwrap(), Some(4096), "the first half is still cached");
+}
+
+#[test]
 fn after_a_failed_write_the_handle_never_succeeds_again() {
     let (_dir, disk) = disk();
     let file = disk.open("a", Open::CreateNew, Caching::Buffered).unwrap();

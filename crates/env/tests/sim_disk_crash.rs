@@ -210,6 +210,8 @@ fn a_file_in_a_directory_whose_name_was_not_synced_is_lost() {
     disk.sync_dir("d").unwrap();
     let forgotten = disk.fork().crash(CrashPolicy::KeepNone);
     assert_eq!(forgotten.list("").unwrap(), Vec::<String>::new());
+    forgotten.create_dir_all("d").unwrap();
+    assert_eq!(forgotten.list("d").unwrap(), Vec::<String>::new(), "nor does it come back with a new directory");
     disk.sync_dir("").unwrap();
     assert_eq!(disk.crash(CrashPolicy::KeepNone).list("d/e").unwrap(), ["f"]);
 }
