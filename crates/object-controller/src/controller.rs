@@ -56,7 +56,8 @@ pub struct ControllerConfig {
 
 impl ControllerConfig {
     /// Fewest bytes of buffers for uploads: room for a few extents, so that physical copies cannot block each other.
-    pub const MIN_WRITE_BYTES: usize = (limits::PHYSICAL_COPIES + 2) * limits::FRAME_MAX_BYTES * 5 / 4;
+    pub const MIN_WRITE_BYTES: usize =
+        ((limits::PHYSICAL_COPIES + 2) * limits::FRAME_MAX_BYTES * 5 / 4).next_multiple_of(types::limits::BLOCK_BYTES);
 }
 
 /// The store. Cheap to clone.

@@ -60,7 +60,13 @@ impl Extents {
         let first = (index as usize + stretch.content.sequence as usize) % hinted.len().max(1);
         for disk in hinted[first..].iter().chain(&hinted[..first]) {
             match self.read_replica(&stretch, index, address, &range, (*disk, FIRST_GENERATION)).await {
-                Ok(bytes) => return Ok(bytes),
+                Ok(bytes) => {
+                    if !failed.is_empty() {
+                        let record = self.inner.snapshots.group(address.group).await?;
+                        self.report(record.as_ref(), address, &failed);
+                    }
+                    return Ok(bytes);
+                }
                 Err(trouble) => failed.push((*disk, FIRST_GENERATION, trouble)),
             }
         }
