@@ -50,6 +50,8 @@ pub struct MetadataConfig {
     pub folders: Vec<FolderConfig>,
     /// Whether an empty store may be made: only at the birth of the node, for an empty folder may also be a lost disk.
     pub create: bool,
+    /// Folders that the operator says are lost for good: a start does not ask for them.
+    pub lost: Vec<usize>,
     /// Bytes of a log segment.
     pub segment_bytes: u32,
     /// Bytes of rows in memory at which they are flushed.
@@ -74,6 +76,7 @@ impl MetadataConfig {
             node,
             folders,
             create: false,
+            lost: Vec::new(),
             segment_bytes: 64 << 20,
             memtable_bytes: 64 << 20,
             log_bytes: 256 << 20,

@@ -12,7 +12,7 @@ mod set;
 mod state;
 
 pub use recover::{Damage, Recovered};
-pub use set::{LogSet, SetError};
+pub use set::{LogSet, OpenedSet, SetError};
 pub use state::LogState;
 
 use crate::dirs::create_durable;

@@ -16,6 +16,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 
+/// Read at once.
+const WINDOW_BYTES: usize = 1 << 20;
+
 /// What a log held when it was opened.
 #[derive(Default, Debug)]
 pub struct Recovered {
@@ -80,7 +83,8 @@ pub(super) struct Verdict {
 
 /// Reads all frames of a segment.
 pub(super) fn scan(file: SegmentFile, header: SegmentHeader) -> io::Result<Scan> {
-    let mut window = Window { file: &file, buf: AlignedBuf::new(1 << 20), start: 0, unreadable: Vec::new() };
+    let buf = AlignedBuf::new(WINDOW_BYTES.min(header.segment_bytes as usize));
+    let mut window = Window { file: &file, buf, start: 0, unreadable: Vec::new() };
     let (mut frames, mut at) = (Vec::new(), FIRST_FRAME);
     while at < header.segment_bytes {
         match frame(&mut window, &header, at)? {
@@ -137,7 +141,7 @@ impl Window<'_> {
         }
         self.start = at;
         let capacity = self.buf.capacity();
-        self.buf.resize_zeroed(capacity);
+        self.buf.set_len_for_overwrite(capacity);
         self.buf.fill(0);
         if self.file.file.read_at(&mut self.buf, at).is_ok() {
             return Ok(());

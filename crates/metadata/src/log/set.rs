@@ -82,8 +82,12 @@ impl LogSet {
         LogSet { members, record, failed: None, syncers: Vec::new(), tasks: tasks.clone() }
     }
 
-    /// Puts the logs that could be opened together.
-    pub fn open(tasks: &Tasks, opened: Vec<Result<(Log, Recovered), OpenError>>) -> Result<OpenedSet, SetError> {
+    /// Puts the logs that could be opened together. Folders in `lost` are not asked for: the operator says that they are gone.
+    pub fn open(
+        tasks: &Tasks,
+        opened: Vec<Result<(Log, Recovered), OpenError>>,
+        lost: &[usize],
+    ) -> Result<OpenedSet, SetError> {
         let newest = opened.iter().flatten().map(|(_, recovered)| &recovered.state.log_set);
         let record = newest.max_by_key(|record| record.version).cloned().unwrap_or_default();
         let (mut members, mut outside, mut errors) = (Vec::new(), Vec::new(), Vec::new());
@@ -100,7 +104,9 @@ impl LogSet {
             }
         }
         let (seen, wanted) = (members.len(), record.members.len());
-        if seen == 0 || (seen < wanted && (wanted == 2 || seen * 2 <= wanted)) {
+        let excused = lost.iter().filter(|folder| members.iter().all(|(m, _)| m.folder != **folder)).count();
+        let answered = (seen + excused).min(wanted);
+        if seen == 0 || (answered < wanted && (wanted == 2 || answered * 2 <= wanted)) {
             return Err(SetError::TooFew { seen, wanted, errors });
         }
         let truncated = members.iter().map(|(m, recovered)| (m.folder, recovered.state.truncated.clone())).collect();
@@ -263,7 +269,15 @@ impl LogSet {
 fn level(members: Vec<(Member, Recovered)>) -> Result<(Vec<Member>, Recovered), LogError> {
     let (mut logs, mut found): (Vec<Member>, Vec<Recovered>) = members.into_iter().unzip();
     let best = (0..found.len()).max_by_key(|index| progress(&found[*index])).unwrap_or(0);
-    let best = found.swap_remove(best.min(found.len() - 1));
+    let mut best = found.swap_remove(best.min(found.len() - 1));
+    // The others may go back further: each is truncated by the flushes of its own tree.
+    for recovered in found {
+        for (shard, older) in recovered.entries {
+            let entries = best.entries.entry(shard).or_default();
+            let first = entries.front().map_or(u64::MAX, |entry| entry.index);
+            older.into_iter().rev().filter(|entry| entry.index < first).for_each(|entry| entries.push_front(entry));
+        }
+    }
     for member in &mut logs {
         let held = member.log.last_indices();
         let missing = |entry: &&LogEntry| held.get(&entry.shard).is_none_or(|last| entry.index > *last);

@@ -8,7 +8,7 @@ use super::{FolderConfig, Inner, MetadataConfig, Session};
 use crate::dirs::create_durable;
 use crate::limits::{BATCH_PROPOSALS, DRIVER_QUEUE};
 use crate::log::format::{HardState, LogEntry};
-use crate::log::{Log, LogConfig, LogError, LogSet, OpenError, Recovered, SetError};
+use crate::log::{Log, LogConfig, LogError, LogSet, OpenError, OpenedSet, Recovered, SetError};
 use crate::rows::Home;
 use crate::shard::applier::{Applier, Folder, ToApply};
 use crate::shard::driver::{Driver, FoundGroup, ToDriver};
@@ -100,8 +100,8 @@ struct Found {
 }
 
 pub(super) fn open(config: MetadataConfig, machine: Box<dyn StateMachine>) -> Result<Inner, StartError> {
-    let places = config.folders.iter().map(Place::newest).collect::<io::Result<Vec<_>>>()?;
-    let mut logs: Vec<_> = places.iter().map(|place| Log::open(place.log(&config))).collect();
+    let places: Vec<io::Result<Place>> = config.folders.iter().map(Place::newest).collect();
+    let mut logs = open_logs(&config, &places);
     if logs.iter().all(unborn) {
         if !config.create {
             return Err(StartError::Missing(
@@ -110,30 +110,61 @@ pub(super) fn open(config: MetadataConfig, machine: Box<dyn StateMachine>) -> Re
         }
         drop(logs);
         birth(&config, &places)?;
-        logs = places.iter().map(|place| Log::open(place.log(&config))).collect();
+        logs = open_logs(&config, &places);
     }
     if let [Err(OpenError::Damaged { .. } | OpenError::Io(_))] = &logs[..] {
         return Err(logs.pop().and_then(Result::err).map_or(StartError::Missing(String::new()), StartError::Log));
     }
-    let opened = LogSet::open(&config.env.tasks, logs)?;
+    let mut opened = LogSet::open(&config.env.tasks, logs, &config.lost)?;
     let mut found = Vec::new();
     for folder in opened.set.folders() {
-        let tree = places[folder].tree(&config)?;
-        let shards = read_shards(&Snapshot::published(&tree))?;
-        check(folder, &shards, &opened.truncated[&folder], &opened.recovered)?;
-        found.push(Found { folder, tree, shards });
+        match find(&config, folder, &places[folder], &opened) {
+            Ok(tree) => found.push(tree),
+            // The last folder stays, however bad its tree is.
+            Err(e) if opened.set.folders().len() == 1 => return Err(e),
+            Err(e) => {
+                opened.set.exclude(folder)?;
+                opened.outside.push((folder, e.to_string()));
+            }
+        }
     }
     let Recovered { state, entries, .. } = opened.recovered;
     let (applied, machine) = replay_all(&config, &found, &entries, machine)?;
     let mut set = opened.set;
     for (folder, reason) in opened.outside {
-        let filled = refill(&config, folder, &places[folder], &found[0].tree, &applied, &mut set);
+        let filled = match &places[folder] {
+            Ok(place) => refill(&config, folder, place, &found[0].tree, &applied, &state.hard_states, &mut set),
+            Err(e) => Err(io::Error::new(e.kind(), e.to_string()).into()),
+        };
         match filled {
             Ok(tree) => found.push(Found { folder, tree, shards: found[0].shards.clone() }),
             Err(e) => tracing::error!(folder, %reason, error = %e, "a metadata folder is not in use"),
         }
     }
     start(config, found, applied, state.hard_states, set, machine)
+}
+
+fn open_logs(config: &MetadataConfig, places: &[io::Result<Place>]) -> Vec<Result<(Log, Recovered), OpenError>> {
+    let open = |place: &io::Result<Place>| match place {
+        Ok(place) => Log::open(place.log(config)),
+        Err(e) => Err(io::Error::new(e.kind(), e.to_string()).into()),
+    };
+    places.iter().map(open).collect()
+}
+
+/// Opens the tree of a folder in the set and compares it with the log.
+fn find(
+    config: &MetadataConfig,
+    folder: usize,
+    place: &io::Result<Place>,
+    opened: &OpenedSet,
+) -> Result<Found, StartError> {
+    let place = place.as_ref().map_err(|e| io::Error::new(e.kind(), e.to_string()))?;
+    let tree = place.tree(config)?;
+    let shards = read_shards(&Snapshot::published(&tree))?;
+    let nothing = BTreeMap::new();
+    check(folder, &shards, opened.truncated.get(&folder).unwrap_or(&nothing), &opened.recovered)?;
+    Ok(Found { folder, tree, shards })
 }
 
 /// No store was ever complete here.
@@ -145,9 +176,10 @@ fn unborn(log: &Result<(Log, Recovered), OpenError>) -> bool {
 }
 
 /// Makes an empty store. Trees first: a log set says that everything else is there.
-fn birth(config: &MetadataConfig, places: &[Place]) -> Result<(), StartError> {
+fn birth(config: &MetadataConfig, places: &[io::Result<Place>]) -> Result<(), StartError> {
     let mut logs = Vec::new();
     for place in places {
+        let place = place.as_ref().map_err(|e| io::Error::new(e.kind(), e.to_string()))?;
         let tree = place.tree(config)?;
         let held = read_shards(&Snapshot::published(&tree))?;
         if held.values().any(|(_, applied)| *applied != (0, 0)) {

@@ -5,6 +5,7 @@
 
 use super::MetadataConfig;
 use super::open::{Place, StartError};
+use crate::log::format::{HardState, Item};
 use crate::log::{Log, LogSet};
 use crate::shard::ShardId;
 use crate::shard::rows::Applied;
@@ -22,6 +23,7 @@ pub(super) fn refill(
     old: &Place,
     from: &Arc<dyn Tree>,
     applied: &BTreeMap<ShardId, Applied>,
+    hard_states: &BTreeMap<ShardId, HardState>,
     set: &mut LogSet,
 ) -> Result<Arc<dyn Tree>, StartError> {
     let place = old.next();
@@ -29,6 +31,8 @@ pub(super) fn refill(
     let tree = place.tree(config)?;
     copy(&Snapshot::published(from), &*tree, config.memtable_bytes)?;
     let mut log = Log::create(place.log(config), config.env.random.next_u64())?;
+    let states: Vec<_> = hard_states.iter().map(|(shard, state)| Item::HardState(*shard, *state)).collect();
+    log.append(&states)?;
     let marks: Vec<_> = applied.iter().map(|(shard, (index, term))| (*shard, *index, *term)).collect();
     log.truncate(&marks)?;
     set.admit(folder, log)?;

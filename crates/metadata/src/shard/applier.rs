@@ -138,6 +138,10 @@ impl Applier {
 
     fn apply_one(&mut self, id: ShardId, at: Applied, what: What) -> Result<Option<(Box<Entry>, Outcome)>, String> {
         let shard = self.shards.get(&id).ok_or("no such shard")?;
+        let before = self.applied.get(&id).map_or(0, |(index, _)| *index);
+        if at.0 != before + 1 {
+            return Err(format!("the one applied before it is {before}"));
+        }
         let entry = match what {
             What::Command(entry) => Some(entry),
             // A new leader's first entry.

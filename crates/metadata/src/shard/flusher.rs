@@ -92,6 +92,7 @@ impl<M: Send + 'static> Slot<M> {
 #[derive(Clone)]
 pub(crate) struct Flusher {
     flush: Worker<FlushJob>,
+    compact: Worker<()>,
 }
 
 /// Whom a flusher tells.
@@ -117,6 +118,7 @@ impl Flusher {
         shared: Arc<Shared>,
     ) -> Flusher {
         let compact = compactor(tasks, folder, tree.clone(), slots.clone(), shared.clone());
+        let to_compact = compact.clone();
         let handle = move |jobs: Vec<FlushJob>| {
             for job in jobs {
                 match tree.flush() {
@@ -125,7 +127,7 @@ impl Flusher {
                         slots.driver.send(ToDriver::Flushed(folder, job.applied));
                         slots.apply.send(ToApply::Ended(folder, Flushed::Flushed));
                         // Full: one that is waiting will see what this one would.
-                        let _ = compact.submit(());
+                        let _ = to_compact.submit(());
                     }
                     Err(e) => {
                         job.asked.fail(e.to_string());
@@ -134,7 +136,7 @@ impl Flusher {
                 }
             }
         };
-        Flusher { flush: Worker::spawn(tasks, &format!("meta-flush-{folder}"), QUEUE, 1, handle) }
+        Flusher { flush: Worker::spawn(tasks, &format!("meta-flush-{folder}"), QUEUE, 1, handle), compact }
     }
 
     pub(crate) fn submit(&self, job: FlushJob) {
@@ -146,7 +148,7 @@ impl Flusher {
 
     /// Waits until what was begun is done.
     pub(crate) fn join(&self) {
-        if let Err(e) = self.flush.join() {
+        if let Err(e) = self.flush.join().and(self.compact.join()) {
             tracing::error!(error = %e, "flushing ended badly");
         }
     }
