@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use object_controller::api::{NewObject, ObjectInfo, ObjectMeta, Tag};
-use types::{Checksum, ChecksumKind, VersionId, limits};
+use types::{Checksum, ChecksumAlgorithm, ChecksumKind, VersionId, limits};
 
 const META_PREFIX: &str = "x-amz-meta-";
 const STORAGE_CLASS: &str = "x-amz-storage-class";
@@ -164,7 +164,7 @@ pub fn tags_of_header(text: &str) -> S3Result<Vec<Tag>> {
         S3Error::invalid_argument(
             "x-amz-tagging",
             text,
-            "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters without tag name duplicates.",
+            "The tags must have the form of a URL's query, without repeated names",
         )
     };
     let query = Query::parse(text).map_err(bad)?;
@@ -196,6 +196,17 @@ pub fn check_tags(tags: &[Tag], max: usize) -> S3Result<()> {
         }
     }
     Ok(())
+}
+
+/// A checksum algorithm by its name; any but the known ones is refused (case 114).
+pub fn checksum_algorithm(name: &str) -> S3Result<ChecksumAlgorithm> {
+    let unknown = || {
+        S3Error::with(
+            S3Code::InvalidRequest,
+            "The checksum algorithm is none of CRC32, CRC32C, CRC64NVME, SHA1 and SHA256",
+        )
+    };
+    ChecksumAlgorithm::parse(name).ok_or_else(unknown)
 }
 
 /// `versionId` of the query: absent, `null`, or an id of ours.

@@ -2,8 +2,8 @@
 
 mod acl;
 mod cors;
-mod lifecycle;
-mod naming;
+mod existence;
+mod list_buckets;
 mod policy;
 mod public_access;
 mod tagging;
@@ -13,8 +13,8 @@ mod versioning;
 pub use acl::{check_acl_document, write_acl};
 pub use acl::{get_bucket_acl, get_ownership, put_bucket_acl, put_ownership};
 pub use cors::{delete_cors, get_cors, put_cors};
-pub use lifecycle::{create_bucket, delete_bucket, get_location, head_bucket};
-pub use naming::list_buckets;
+pub use existence::{create_bucket, delete_bucket, get_location, head_bucket};
+pub use list_buckets::list_buckets;
 pub use policy::{delete_policy, get_policy, get_policy_status, put_policy};
 pub use public_access::{delete_public_access_block, get_public_access_block, put_public_access_block};
 pub use tagging::{delete_tagging, get_tagging, put_tagging};

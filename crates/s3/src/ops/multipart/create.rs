@@ -47,11 +47,10 @@ fn checksum_of(request: &S3Request) -> S3Result<Option<(ChecksumAlgorithm, Check
     };
     let algorithm = match request.header("x-amz-checksum-algorithm") {
         None if kind.is_some() => {
-            return Err(invalid("The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header.".into()));
+            return Err(invalid("A checksum type needs a checksum algorithm beside it".into()));
         }
         None => return Ok(None),
-        Some(name) => ChecksumAlgorithm::parse(name)
-            .ok_or_else(|| invalid("Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]".into()))?,
+        Some(name) => headers::checksum_algorithm(name)?,
     };
     let kind = match (algorithm, kind) {
         (ChecksumAlgorithm::Crc64Nvme, None) => ChecksumKind::FullObject,

@@ -32,7 +32,7 @@ pub async fn copy_object<S: ObjectStore>(service: &Service<S>, request: &S3Reque
     let tagging = directive(request, "x-amz-tagging-directive")?;
     let object = headers::new_object(&request.headers)?;
     let always = headers::placement_of(&request.headers)?;
-    let checksum = checksum_algorithm(request)?;
+    let checksum = request.header("x-amz-checksum-algorithm").map(headers::checksum_algorithm).transpose()?;
     if source.bucket.id == bucket.id && source.key == key {
         let changes = metadata == Directive::Replace
             || tagging == Directive::Replace
@@ -125,24 +125,13 @@ fn directive(request: &S3Request, name: &str) -> S3Result<Directive> {
     }
 }
 
-fn checksum_algorithm(request: &S3Request) -> S3Result<Option<ChecksumAlgorithm>> {
-    let Some(name) = request.header("x-amz-checksum-algorithm") else { return Ok(None) };
-    let unknown = || {
-        S3Error::with(
-            S3Code::InvalidRequest,
-            "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]",
-        )
-    };
-    ChecksumAlgorithm::parse(name).map(Some).ok_or_else(unknown)
-}
-
 fn refuse_idle_copy(changes: bool) -> S3Result<()> {
     if changes {
         return Ok(());
     }
     Err(S3Error::with(
         S3Code::InvalidRequest,
-        "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.",
+        "A copy onto itself must change the metadata, the storage class or the redirect",
     ))
 }
 

@@ -45,11 +45,7 @@ pub fn select(header: &str, size: u64) -> Selection {
 /// `x-amz-copy-source-range`: exactly `bytes=first-last`, within the source.
 pub fn parse_copy_range(header: &str, size: u64) -> S3Result<(u64, u64)> {
     let bad = |message: &'static str| S3Error::invalid_argument("x-amz-copy-source-range", header, message);
-    let format = || {
-        bad(
-            "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy",
-        )
-    };
+    let format = || bad("The range must have the form bytes=first-last, counted from zero");
     let (first, last) = header.strip_prefix("bytes=").and_then(|s| s.split_once('-')).ok_or_else(format)?;
     let (first, last) = number(first).zip(number(last)).filter(|(f, l)| f <= l).ok_or_else(format)?;
     if last >= size {
