@@ -405,3 +405,18 @@ fn real_threads_append_read_and_fence_at_once_without_losing_an_acknowledgement(
         assert_eq!(world.read(&store, address, one).expect("acknowledged"), one.payload());
     }
 }
+
+#[test]
+fn appends_accepted_before_a_fence_are_acknowledged_and_counted_by_it() {
+    for seed in 0..8 {
+        let (world, disk) = (World::simulated(seed), sim_disk(seed));
+        let (store, _) = world.open(Arc::new(disk));
+        world.create(&store, GROUP, 1);
+        let frame = |i: u64| world.frame(at(GROUP, 1, 4096 + 8192 * i), extent(i as u32, 10));
+        let waiting: Vec<_> = (0..3).map(|i| store.append(frame(i))).collect();
+        assert_eq!(world.fence(&store, GROUP, 2), 4096 + 3 * 8192, "seed {seed}");
+        for append in waiting {
+            world.run(append).expect("accepted before the fence");
+        }
+    }
+}
