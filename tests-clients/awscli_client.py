@@ -5,7 +5,11 @@ import urllib.request
 from harness import ACCESS, ENDPOINT, REGION, SECRET, WORK, check, equal, main, new_bucket_name, run, test, tree, write_tree
 
 BUCKET = new_bucket_name("awscli")
-ENV = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": REGION}
+# In us-east-1 this client still presigns with version 2 of the signature unless told otherwise; new buckets of AWS refuse that too.
+CONFIG = os.path.join(WORK, "config")
+with open(CONFIG, "w") as file:
+    file.write("[default]\ns3 =\n    signature_version = s3v4\n")
+ENV = {"AWS_CONFIG_FILE": CONFIG, "AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": REGION}
 SOURCE, BACK = os.path.join(WORK, "source"), os.path.join(WORK, "back")
 
 
