@@ -44,7 +44,9 @@ async fn user(client: &Client, command: UserCommand, as_json: bool) -> Result<Ex
             print(&list, as_json, show_users);
         }
         UserCommand::Delete { name } => {
-            let path = format!("/v1/users/{}", s3::auth::uri_encode(&name, true));
+            let mut path = b"/v1/users/".to_vec();
+            s3::auth::uri_encode(&mut path, &name, false);
+            let path = String::from_utf8(path)?;
             client.ask(Method::DELETE, &path, None, as_json).await?;
             print(&json!({}), as_json, |_| format!("deleted user {name}\n"));
         }

@@ -31,12 +31,17 @@ fn main() -> ExitCode {
             runtime.block_on(admin_client::run(args, now_ms))
         }
         Command::Inspect(args) => inspect::run(args),
-        Command::Bench(args) => runtime.block_on(bench::cli::run(args)),
+        Command::Bench(args) => bench::cli::execute(&args).map(exit_code).map_err(Into::into),
     };
     match result {
         Ok(code) => code,
         Err(e) => fail(&e.to_string()),
     }
+}
+
+/// Success, or 1 when the work was done and its verdict is bad.
+fn exit_code(good: bool) -> ExitCode {
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn fail(message: &str) -> ExitCode {
@@ -48,11 +53,11 @@ fn fail(message: &str) -> ExitCode {
 /// Logs go to standard error; `ASHLAR_LOG` filters them as `RUST_LOG` does elsewhere.
 fn start_logs(json: bool) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ASHLAR_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,lsm_tree=warn"));
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     if json {
         logs.json().init();
     } else {
-        logs.with_target(false).init();
+        logs.with_target(false).with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init();
     }
 }

@@ -185,7 +185,7 @@ fn open_metadata(
     config.cache_bytes = budget.cache_bytes;
     config.memtable_bytes = budget.memtable_bytes;
     config.observer = Some(Arc::new(move |took: Duration| metrics.observe_sync(took.as_secs_f64())));
-    let machine = Box::new(metadata::apply::Apply::new(directory));
+    let machine = Box::new(metadata::apply::Schema::new(directory));
     Ok(Metadata::open(config, machine)?)
 }
 

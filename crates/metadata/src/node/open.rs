@@ -50,6 +50,11 @@ pub enum StartError {
     Contradiction(String),
 }
 
+/// Where a folder keeps its logs, one directory a generation.
+const LOG: &str = "log";
+/// Where a folder keeps its trees, one directory a generation.
+const TREE: &str = "meta";
+
 /// Where a folder's newest generation is. A folder that was filled anew has a new one, so nothing is ever overwritten.
 pub(super) struct Place {
     config: FolderConfig,
@@ -58,9 +63,13 @@ pub(super) struct Place {
 
 impl Place {
     fn newest(config: &FolderConfig) -> io::Result<Place> {
-        config.disk.create_dir_all(&config.dir)?;
-        let names = config.disk.list(&config.dir)?;
-        let generation = names.iter().filter_map(|name| name.parse().ok()).max().unwrap_or(1);
+        let mut generation = 1;
+        for what in [LOG, TREE] {
+            let dir = Place { config: config.clone(), generation }.parent(what);
+            config.disk.create_dir_all(&dir)?;
+            let names = config.disk.list(&dir)?;
+            generation = names.iter().filter_map(|name| name.parse().ok()).fold(generation, u32::max);
+        }
         Ok(Place { config: config.clone(), generation })
     }
 
@@ -68,17 +77,21 @@ impl Place {
         Place { config: self.config.clone(), generation: self.generation + 1 }
     }
 
+    /// `log` or `meta` within the folder: what a data folder shows.
+    fn parent(&self, what: &str) -> String {
+        if self.config.dir.is_empty() { what.to_owned() } else { format!("{}/{what}", self.config.dir) }
+    }
+
     fn dir(&self, what: &str) -> String {
-        let root = if self.config.dir.is_empty() { String::new() } else { format!("{}/", self.config.dir) };
-        format!("{root}{:04}/{what}", self.generation)
+        format!("{}/{:04}", self.parent(what), self.generation)
     }
 
     pub(super) fn log(&self, config: &MetadataConfig) -> LogConfig {
-        LogConfig { disk: self.config.disk.clone(), dir: self.dir("log"), segment_bytes: config.segment_bytes }
+        LogConfig { disk: self.config.disk.clone(), dir: self.dir(LOG), segment_bytes: config.segment_bytes }
     }
 
     pub(super) fn tree(&self, config: &MetadataConfig) -> Result<Arc<dyn Tree>, StartError> {
-        let dir = self.dir("tree");
+        let dir = self.dir(TREE);
         let Some(host) = self.config.disk.host_path() else {
             return Ok(Arc::new(MemTree::open(self.config.disk.clone(), &dir)?));
         };
@@ -202,7 +215,7 @@ fn birth(config: &MetadataConfig, places: &[io::Result<Place>]) -> Result<(), St
 /// Root, and data shards that split all keys at `splits`.
 fn first_shards(splits: &[Home]) -> Vec<Shard> {
     let mut bounds: Vec<Option<Home>> = splits.iter().cloned().map(Some).collect();
-    bounds.sort_by(|a, b| a.cmp(b));
+    bounds.sort();
     let from = [None].into_iter().chain(bounds.iter().cloned());
     let to = bounds.iter().cloned().chain([None]);
     let data = from.zip(to).zip(1..).map(|((from, to), id)| Shard {
@@ -244,6 +257,8 @@ fn last_entry(recovered: &Recovered, shard: ShardId) -> Applied {
 }
 
 type Entries = BTreeMap<ShardId, VecDeque<LogEntry>>;
+/// How far each shard is applied in every folder, and the state machine that did it.
+type Replayed = (BTreeMap<ShardId, Applied>, Box<dyn StateMachine>);
 
 /// Applies to each folder's tree what the log holds beyond it. With one voter every entry of the log is committed.
 fn replay_all(
@@ -251,7 +266,7 @@ fn replay_all(
     found: &[Found],
     entries: &Entries,
     mut machine: Box<dyn StateMachine>,
-) -> Result<(BTreeMap<ShardId, Applied>, Box<dyn StateMachine>), StartError> {
+) -> Result<Replayed, StartError> {
     let mut reached: Option<BTreeMap<ShardId, Applied>> = None;
     for Found { folder, tree, shards } in found {
         let applied = shards.iter().map(|(id, (_, applied))| (*id, *applied)).collect();
