@@ -164,13 +164,11 @@ pub(super) fn judge(scans: &mut [Scan]) -> Result<Verdict, Damage> {
     let first = scans.iter().position(|scan| scan.header.segment >= oldest).unwrap_or(0);
     let needed = &mut scans[first..];
     let mut walk = Walk::default();
-    let mut expected = oldest;
-    for index in 0..needed.len() {
+    for (expected, index) in (oldest..).zip(0..needed.len()) {
         let header = needed[index].header;
         if header.segment != expected {
             return Err(walk.damage(format!("segment {expected} is missing"), &needed[index..], FIRST_FRAME));
         }
-        expected += 1;
         let next = needed.get(index + 1).map(|next| next.header);
         walk.segment(&needed[index..], next)?;
         // Taken only now: a report of damage looks at them.

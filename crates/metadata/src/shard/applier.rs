@@ -4,7 +4,7 @@
 //! only between entries. A tree that fails leaves; if it was the last one, nothing is acknowledged any more and reads go on.
 //! Refuses to know: what entries mean, when they became durable.
 
-use super::flusher::{Asked, FlushJob, Flushed, Flusher};
+use super::flusher::{Asked, FlushEnd, FlushJob, Flusher};
 use super::group::{Committed, Waiting, What};
 use super::rows::{Applied, put_applied};
 use super::shared::Shared;
@@ -28,7 +28,7 @@ pub(crate) enum ToApply {
     /// Flush everything applied so far in every folder, and say when it is done.
     Flush(oneshot::Sender<Result<(), String>>),
     /// A flush or compaction of this folder's tree ended.
-    Ended(usize, Flushed),
+    Ended(usize, FlushEnd),
 }
 
 /// One folder's tree.
@@ -247,12 +247,12 @@ impl Applier {
         &self.applied
     }
 
-    fn ended(&mut self, folder: usize, result: Flushed) {
+    fn ended(&mut self, folder: usize, result: FlushEnd) {
         let Some(found) = self.folders.iter_mut().find(|other| other.folder == folder) else { return };
         match result {
-            Flushed::Flushed => found.flushing = false,
-            Flushed::Compacted => {}
-            Flushed::Failed(reason) => {
+            FlushEnd::Durable => found.flushing = false,
+            FlushEnd::Compacted => {}
+            FlushEnd::Failed(reason) => {
                 found.flushing = false;
                 self.lose(folder, &reason);
             }

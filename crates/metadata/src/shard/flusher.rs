@@ -19,9 +19,9 @@ use tokio::sync::oneshot;
 const QUEUE: usize = 64;
 
 /// How it ended.
-pub(crate) enum Flushed {
+pub(crate) enum FlushEnd {
     /// What was sealed is durable.
-    Flushed,
+    Durable,
     /// Nothing is left to reorganise.
     Compacted,
     /// The tree failed.
@@ -125,13 +125,13 @@ impl Flusher {
                     Ok(()) => {
                         shared.counters.flushes.fetch_add(1, Ordering::Relaxed);
                         slots.driver.send(ToDriver::Flushed(folder, job.applied));
-                        slots.apply.send(ToApply::Ended(folder, Flushed::Flushed));
+                        slots.apply.send(ToApply::Ended(folder, FlushEnd::Durable));
                         // Full: one that is waiting will see what this one would.
                         let _ = to_compact.submit(());
                     }
                     Err(e) => {
                         job.asked.fail(e.to_string());
-                        slots.apply.send(ToApply::Ended(folder, Flushed::Failed(e.to_string())));
+                        slots.apply.send(ToApply::Ended(folder, FlushEnd::Failed(e.to_string())));
                     }
                 }
             }
@@ -159,8 +159,8 @@ fn compactor(tasks: &Tasks, folder: usize, tree: Arc<dyn Tree>, slots: Slots, sh
         loop {
             match tree.compact() {
                 Ok(true) => shared.counters.compactions.fetch_add(1, Ordering::Relaxed),
-                Ok(false) => break slots.apply.send(ToApply::Ended(folder, Flushed::Compacted)),
-                Err(e) => break slots.apply.send(ToApply::Ended(folder, Flushed::Failed(e.to_string()))),
+                Ok(false) => break slots.apply.send(ToApply::Ended(folder, FlushEnd::Compacted)),
+                Err(e) => break slots.apply.send(ToApply::Ended(folder, FlushEnd::Failed(e.to_string()))),
             };
         }
     };

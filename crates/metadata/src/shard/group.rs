@@ -63,10 +63,8 @@ pub(super) struct Group {
 impl Group {
     /// A group whose log is applied up to `applied`, the log's end.
     pub(super) fn new(shard: ShardId, node: u64, state: HardState, applied: Applied) -> Result<Group, raft::Error> {
-        let mut hard_state = eraftpb::HardState::default();
-        hard_state.term = state.term.max(applied.1);
-        hard_state.vote = state.vote;
-        hard_state.commit = applied.0;
+        let (term, commit) = (state.term.max(applied.1), applied.0);
+        let hard_state = eraftpb::HardState { term, vote: state.vote, commit, ..Default::default() };
         let config = raft::Config {
             id: node,
             election_tick: ELECTION_TICKS,
