@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 type Story = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -54,6 +54,16 @@ impl Background {
             live: self.live.clone(),
         };
         Arc::new(job).wake();
+    }
+
+    /// Has `story` polled until it is done, also if this future is dropped, and gives its result. `None` only if the worker ended.
+    pub(crate) async fn run<T: Send + 'static>(&self, story: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        let (reply, result) = oneshot::channel();
+        self.spawn(async move {
+            // Whoever waited may be gone: the story ran for its effects.
+            let _ = reply.send(story.await);
+        });
+        result.await.ok()
     }
 
     /// Waits until no story is left.

@@ -12,6 +12,7 @@ use crate::snapshots::read_failed;
 use metadata::command::{Outcome, Refusal, RootCommand, ShardCommand};
 use metadata::read::root;
 use metadata::rows::BucketRow;
+use std::future::Future;
 use std::sync::Arc;
 use types::{BucketId, ObjectKey};
 
@@ -31,11 +32,8 @@ impl Controller {
 
     /// Creates. *Acknowledged* when it answers `Ok`.
     pub(crate) async fn make_bucket(&self, request: CreateBucket) -> Result<Arc<BucketInfo>, StoreError> {
-        let CreateBucket { name, owner, location } = request;
-        let info = bucket_of(self.proposer().root(RootCommand::CreateBucket { name, owner, location }).await?)?;
-        self.raise(&info, false).await?;
-        self.raised(&info).await?;
-        Ok(Arc::new(info))
+        let controller = self.clone();
+        self.change_buckets(async move { controller.create_and_raise(request).await }).await
     }
 
     /// Changes one setting. *Acknowledged* when it answers `Ok`.
@@ -47,6 +45,39 @@ impl Controller {
         if change == BucketChange::Versioning(Versioning::Off) {
             return Err(StoreError::InvalidState("versioning never returns to off".into()));
         }
+        let (controller, bucket) = (self.clone(), bucket.clone());
+        self.change_buckets(async move { controller.change_and_raise(&bucket, change).await }).await
+    }
+
+    /// Deletes an empty bucket and its uploads. *Acknowledged* when it answers `Ok`.
+    pub(crate) async fn drop_bucket(&self, bucket: &BucketInfo) -> Result<(), StoreError> {
+        let (controller, bucket) = (self.clone(), bucket.clone());
+        self.change_buckets(async move { controller.close_and_delete(&bucket).await }).await
+    }
+
+    /// One change at a time, and to its end even if its client is gone: half a change would wait for the next start.
+    async fn change_buckets<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let controller = self.clone();
+        let turn = async move {
+            let _turn = controller.bucket_turn().await;
+            change.await
+        };
+        let ended = || StoreError::Unavailable("the store is closing".into());
+        self.background().run(turn).await.unwrap_or_else(|| Err(ended()))
+    }
+
+    async fn create_and_raise(&self, request: CreateBucket) -> Result<Arc<BucketInfo>, StoreError> {
+        let CreateBucket { name, owner, location } = request;
+        let info = bucket_of(self.proposer().root(RootCommand::CreateBucket { name, owner, location }).await?)?;
+        self.raise(&info, false).await?;
+        self.raised(&info).await?;
+        Ok(Arc::new(info))
+    }
+
+    async fn change_and_raise(&self, bucket: &BucketInfo, change: BucketChange) -> Result<Arc<BucketInfo>, StoreError> {
         self.current_bucket(bucket)?;
         let concerns_apply = matches!(change, BucketChange::Versioning(_));
         let command = RootCommand::ChangeBucket { bucket: bucket.id, change };
@@ -58,8 +89,7 @@ impl Controller {
         Ok(Arc::new(info))
     }
 
-    /// Deletes an empty bucket and its uploads. *Acknowledged* when it answers `Ok`.
-    pub(crate) async fn drop_bucket(&self, bucket: &BucketInfo) -> Result<(), StoreError> {
+    async fn close_and_delete(&self, bucket: &BucketInfo) -> Result<(), StoreError> {
         self.current_bucket(bucket)?;
         // Most refusals are found here, without closing the bucket to writers for a moment.
         let any = ListVersions { max: 1, ..ListVersions::default() };
@@ -135,9 +165,10 @@ impl Controller {
         Ok(())
     }
 
-    /// Completes what a crash left half done: rows that are missing in some shard are raised; a deletion that had begun is taken
-    /// back (its client never got an answer). To be called at the start, before anything else is asked.
+    /// Completes what a crash or a failed proposal left half done: rows that are missing in some shard are raised; a deletion
+    /// that had begun is taken back (its client was never told that it happened).
     pub(crate) async fn complete_bucket_changes(&self) -> Result<(), StoreError> {
+        let _turn = self.bucket_turn().await;
         let snapshot = self.snapshots().of_root().await?;
         let half_done: Vec<_> = root::raising(snapshot.read()).collect::<Result<_, _>>().map_err(read_failed)?;
         for (bucket, _) in half_done {

@@ -77,6 +77,8 @@ struct Inner {
     background: Background,
     root: Arc<Credential>,
     physical_copies: Semaphore,
+    /// One change of buckets at a time.
+    bucket_turns: Semaphore,
     unabandoned: Mutex<Vec<Unabandoned>>,
 }
 
@@ -124,6 +126,7 @@ impl Controller {
             background,
             root,
             physical_copies,
+            bucket_turns: Semaphore::new(1),
             unabandoned: Mutex::default(),
         };
         let controller = Controller { inner: Arc::new(inner) };
@@ -134,14 +137,18 @@ impl Controller {
     /// Ends well: stories in the background are finished, open groups sealed with what is known of them. Uploads still running
     /// fail. What is not sealed here (a crash) is sealed by the curator of the next start.
     pub async fn close(&self) {
+        self.inner.groups.open_no_more();
         self.inner.background.idle().await;
-        self.inner.groups.close().await;
+        self.inner.groups.seal_all().await;
         self.inner.background.idle().await;
     }
 
-    /// To be called every few seconds: abandons and seals again what could not be when it was due.
+    /// To be called every few seconds: abandons, seals and completes again what could not be when it was due.
     pub async fn tend(&self) {
         self.abandon_again().await;
+        if let Err(error) = self.complete_bucket_changes().await {
+            tracing::warn!(%error, "changes of buckets are still half done");
+        }
         self.inner.groups.seal_stuck().await;
     }
 
@@ -227,6 +234,11 @@ impl Controller {
 
     pub(crate) fn root_credential(&self) -> &Arc<Credential> {
         &self.inner.root
+    }
+
+    /// The right to change buckets.
+    pub(crate) async fn bucket_turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.inner.bucket_turns.acquire().await.ok()
     }
 
     /// One of the few places for copies of bytes. They hold a buffer for reading while they wait for one for writing; so few

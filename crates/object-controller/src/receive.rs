@@ -12,6 +12,7 @@ use crate::upload::Upload;
 use bytes::{Bytes, BytesMut};
 use metadata::rows::{ContentBytes, Home};
 use std::sync::Arc;
+use types::limits::CONTENT_MAX_BYTES;
 use types::{AttemptId, ObjectKey};
 
 /// Where the bytes of a new content come from.
@@ -68,6 +69,9 @@ pub(crate) struct Stored {
 impl Controller {
     /// Takes a body in and verifies it. *Durable* if it lies in extents.
     pub(crate) async fn store(&self, content: NewContent<'_>, mut feed: Feed<'_>) -> Result<Stored, StoreError> {
+        if content.size_hint.is_some_and(|size| size > CONTENT_MAX_BYTES) {
+            return Err(StoreError::TooLarge);
+        }
         let home = Home { bucket: content.bucket.id, key: content.key.clone() };
         let ledger = Ledger::new(home, content.attempt);
         // Before the upload, so that it is dropped after it: then no address is allotted any more.

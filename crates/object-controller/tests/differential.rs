@@ -38,9 +38,12 @@ fn compare(seed: u64, setup: Setup, program: &[Op]) {
         });
         assert_eq!(got, wanted, "step {step}: {op:?}");
     }
+    node.settle();
+    node.check_rows();
 }
 
 fn check(cases: u32, length: std::ops::Range<usize>, setup: impl Fn() -> Setup) {
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { Config::default().cases } else { cases };
     let config = Config { cases, max_shrink_iters: 200, failure_persistence: None, ..Config::default() };
     let programs = (proptest::num::u64::ANY, vec(op(), length));
     let result = TestRunner::new(config).run(&programs, |(seed, program)| {

@@ -231,14 +231,15 @@ impl Groups {
         }
     }
 
-    /// Opens nothing more and seals everything, whatever is in it.
-    pub(crate) async fn close(self: &Arc<Self>) {
-        let open = {
-            let mut state = self.state.lock();
-            state.closed = true;
-            std::mem::take(&mut state.open)
-        };
-        drop(open);
+    /// From now on no group is opened and none is handed out.
+    pub(crate) fn open_no_more(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.open.clear();
+    }
+
+    /// Seals every group, whatever is in it.
+    pub(crate) async fn seal_all(self: &Arc<Self>) {
         let unsealed = self.state.lock().unsealed.clone();
         for group in unsealed {
             group.end();
