@@ -112,7 +112,11 @@ fn proposals(disk: &Arc<dyn Disk>, writers: u64) -> AnyResult<()> {
     }
     let seconds = (SystemClock.monotonic() - begun).as_secs_f64();
     let appends = metadata.stats().appends - before.appends;
-    println!("{:.0} proposals/s, {:.3} appends a proposal", times.len() as f64 / seconds, appends as f64 / times.len() as f64);
+    println!(
+        "{:.0} proposals/s, {:.3} appends a proposal",
+        times.len() as f64 / seconds,
+        appends as f64 / times.len() as f64
+    );
     report(&format!("proposal, {writers} writers"), times);
     metadata.close();
     Ok(())

@@ -18,3 +18,5 @@ pub const UNFLUSHED_MEMTABLES: u64 = 3;
 pub const YOUNG_RUNS_MAX: usize = 20;
 /// A log that holds this many times the size at which a flush is forced makes proposals be answered "busy".
 pub const LOG_OVERRUN: u64 = 2;
+/// Segments that a log may at least have before a flush is forced: a flush frees all but the one or two being written.
+pub const LOG_SEGMENTS_MIN: u64 = 3;

@@ -267,10 +267,10 @@ fn a_tree_whose_log_is_gone_is_refused() {
     propose(&sim, &metadata, 1, "a").expect("answers");
     let flushing = metadata.clone();
     sim.scheduler.block_on(async move { flushing.flush().await }).expect("flushes");
-    for name in disks[0].list("m/0001/log").expect("lists") {
-        disks[0].remove(&format!("m/0001/log/{name}")).expect("removes");
+    for name in disks[0].list("m/log/0001").expect("lists") {
+        disks[0].remove(&format!("m/log/0001/{name}")).expect("removes");
     }
-    disks[0].sync_dir("m/0001/log").expect("syncs");
+    disks[0].sync_dir("m/log/0001").expect("syncs");
     let (_, _, metadata) = reopen(sim, metadata, &disks);
     assert!(matches!(metadata, Err(StartError::Contradiction(_))));
 }
@@ -339,4 +339,25 @@ fn the_tree_of_one_folder_failing_costs_that_folder_only() {
     sim.scheduler.drain();
     assert_eq!(metadata.stats().logs.keys().copied().collect::<Vec<_>>(), [1]);
     assert_eq!(words(&metadata.snapshot(), ShardId(1)).len(), 2);
+}
+
+#[test]
+fn a_log_grown_by_starts_alone_is_shortened_and_the_node_is_not_busy_for_ever() {
+    let (sim, disks, metadata) = node(1);
+    propose(&sim, &metadata, 1, "a").expect("answers");
+    drop(metadata);
+    sim.scheduler.abandon();
+    let mut disks = disks;
+    for _ in 0..12 {
+        let sim = Env::simulated(2);
+        drop(open(&sim.env, &disks).expect("opens"));
+        sim.scheduler.abandon();
+        disks = after_power_cut(&disks);
+    }
+    let sim = Env::simulated(3);
+    let metadata = open(&sim.env, &disks).expect("opens");
+    assert!(metadata.stats().logs[&0].segments > 12, "each start takes a segment");
+    sim.scheduler.drain();
+    assert!(metadata.stats().logs[&0].segments <= 2, "{:?}", metadata.stats());
+    assert_eq!(propose(&sim, &metadata, 1, "b"), Ok(Outcome::Left(2)));
 }

@@ -6,7 +6,7 @@
 use super::refill::refill;
 use super::{FolderConfig, Inner, MetadataConfig, Session};
 use crate::dirs::create_durable;
-use crate::limits::{BATCH_PROPOSALS, DRIVER_QUEUE};
+use crate::limits::{BATCH_PROPOSALS, DRIVER_QUEUE, LOG_SEGMENTS_MIN};
 use crate::log::format::{HardState, LogEntry};
 use crate::log::{Log, LogConfig, LogError, LogSet, OpenError, OpenedSet, Recovered, SetError};
 use crate::rows::Home;
@@ -112,7 +112,8 @@ struct Found {
     shards: BTreeMap<ShardId, (Shard, Applied)>,
 }
 
-pub(super) fn open(config: MetadataConfig, machine: Box<dyn StateMachine>) -> Result<Inner, StartError> {
+pub(super) fn open(mut config: MetadataConfig, machine: Box<dyn StateMachine>) -> Result<Inner, StartError> {
+    config.log_bytes = config.log_bytes.max(LOG_SEGMENTS_MIN * u64::from(config.segment_bytes));
     let places: Vec<io::Result<Place>> = config.folders.iter().map(Place::newest).collect();
     let mut logs = open_logs(&config, &places);
     if logs.iter().all(unborn) {
@@ -343,6 +344,10 @@ fn start(
         Worker::spawn(tasks, "meta-log", DRIVER_QUEUE, BATCH_PROPOSALS, move |messages| driver.handle(messages));
     slots.driver.set(driver.clone());
     slots.apply.set(apply.clone());
+    // A log or tree that is too long since the last run makes proposals be turned away, so nothing else would bring this up.
+    if apply.submit(ToApply::Look).is_err() {
+        return Err(StartError::Contradiction("apply ended at once".to_owned()));
+    }
     let (node, session, closed) = (config.node, Mutex::new(Session::default()), Mutex::new(false));
     Ok(Inner { env: config.env, node, shards, shared, driver, apply, flushers, slots, session, closed })
 }

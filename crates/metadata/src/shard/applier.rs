@@ -27,6 +27,8 @@ pub(crate) enum ToApply {
     Entries(Vec<Committed>),
     /// Flush everything applied so far in every folder, and say when it is done.
     Flush(oneshot::Sender<Result<(), String>>),
+    /// Look whether a flush is due.
+    Look,
     /// A flush or compaction of this folder's tree ended.
     Ended(usize, FlushEnd),
 }
@@ -102,6 +104,7 @@ impl Applier {
             match message {
                 ToApply::Entries(entries) => self.apply(entries),
                 ToApply::Flush(done) => self.asked.push(done),
+                ToApply::Look => {}
                 ToApply::Ended(folder, result) => self.ended(folder, result),
             }
         }

@@ -157,7 +157,7 @@ impl Driver {
             return;
         }
         if let Some(reason) = self.shared.failure() {
-            return round.answer(|| ProposeError::Failed(reason.clone()));
+            return round.answer(|| ProposeError::ReadOnly(reason.clone()));
         }
         // Before Raft knows of them, so that a full disk leaves no entry half there.
         match self.log.reserve(round.bytes + self.groups.len() * ENTRY_ENVELOPE_BYTES) {
@@ -231,7 +231,14 @@ impl Driver {
     /// Tells the others how long the log is.
     fn watch_log(&self) {
         let live = self.log.stats().values().map(|stats| stats.live_bytes).max().unwrap_or(0);
-        self.shared.log_long.store(live >= self.log_bytes, Ordering::Relaxed);
+        let long = live >= self.log_bytes;
+        let became_long = long && !self.shared.log_long.swap(long, Ordering::Relaxed);
+        self.shared.log_long.store(long, Ordering::Relaxed);
+        if let (true, Some(apply)) = (became_long, &self.apply) {
+            // It may have nothing else to do, and then it would never begin the flush that makes the log shorter.
+            // Refused only if it ended, and then nothing helps.
+            let _ = apply.submit(ToApply::Look);
+        }
         self.shared.log_behind.store(live >= LOG_OVERRUN * self.log_bytes, Ordering::Relaxed);
         *self.shared.log_stats.lock() = self.log.stats();
     }

@@ -83,7 +83,7 @@ impl<M: Send + 'static> Slot<M> {
     pub(crate) fn send(&self, message: M) {
         let worker = self.0.lock().clone();
         if let Some(Err(refused)) = worker.map(|worker| worker.submit(message)) {
-            tracing::warn!(%refused, "a message between the workers of the metadata was not taken");
+            tracing::debug!(%refused, "a message between the workers of the metadata was not taken: it is closing");
         }
     }
 }
@@ -119,6 +119,8 @@ impl Flusher {
     ) -> Flusher {
         let compact = compactor(tasks, folder, tree.clone(), slots.clone(), shared.clone());
         let to_compact = compact.clone();
+        // What the last run left undone. The queue is empty.
+        let _ = compact.submit(());
         let handle = move |jobs: Vec<FlushJob>| {
             for job in jobs {
                 match tree.flush() {

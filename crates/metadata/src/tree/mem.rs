@@ -62,11 +62,19 @@ impl MemTree {
         self.failed.get().map_or(Ok(()), |failed| Err(failed.clone()))
     }
 
+    /// Drops keys that were removed before anything a reader can look at.
+    fn forget_removed(&self) {
+        let watermark = self.pins.watermark();
+        let gone = |versions: &Versions| versions.last().is_some_and(|(at, value)| *at <= watermark && value.is_none());
+        self.rows.write().retain(|_, versions| !gone(versions));
+    }
+
     fn write_checkpoint(&self, at: Sequence) -> Result<(), TreeError> {
         let older = checkpoints(&*self.disk, &self.dir)?;
         if older.last().is_some_and(|(newest, _)| *newest >= at) {
             return Ok(());
         }
+        self.forget_removed();
         let bytes = encode(&self.rows.read(), at);
         let (temporary, path) = (format!("{}/new-checkpoint", self.dir), format!("{}/{at:016x}.checkpoint", self.dir));
         // Left by a crash; it was never renamed, so nobody relies on it.
