@@ -101,7 +101,7 @@ pub fn meta_of(headers: &HeaderMap) -> S3Result<ObjectMeta> {
     let mut meta = ObjectMeta::default();
     for name in KEPT {
         let Some(value) = headers.get(name).map(text_of) else { continue };
-        let value = if name == "content-encoding" { without_framing(&value) } else { value };
+        let value = if name == "content-encoding" { without_framing(value) } else { value };
         if !value.is_empty() {
             meta.headers.push((name.to_owned(), value));
         }
@@ -134,10 +134,14 @@ pub fn placement_of(headers: &HeaderMap) -> S3Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// `aws-chunked` names the framing of the request, not the object's encoding.
-fn without_framing(value: &str) -> String {
-    let kept = value.split(',').map(str::trim).filter(|e| !e.is_empty() && !e.eq_ignore_ascii_case("aws-chunked"));
-    kept.collect::<Vec<_>>().join(",")
+/// `aws-chunked` names the framing of the request, not the object's encoding; any other value is kept as it is (case 146).
+fn without_framing(value: String) -> String {
+    let is_framing = |encoding: &str| encoding.eq_ignore_ascii_case("aws-chunked");
+    if !value.split(',').any(|e| is_framing(e.trim())) {
+        return value;
+    }
+    let kept = value.split(',').map(str::trim).filter(|e| !e.is_empty() && !is_framing(e));
+    kept.collect::<Vec<_>>().join(", ")
 }
 
 fn user_metadata(headers: &HeaderMap) -> S3Result<Vec<(String, String)>> {

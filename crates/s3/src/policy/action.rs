@@ -3,7 +3,7 @@
 use super::wildcard;
 
 macro_rules! actions {
-    ($($name:ident $on:ident;)*) => {
+    ($($name:ident;)*) => {
         /// An action that an operation of ours asks leave for.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub enum Action {
@@ -15,99 +15,89 @@ macro_rules! actions {
             pub fn name(self) -> &'static str {
                 match self { $(Action::$name => concat!("s3:", stringify!($name)),)* }
             }
-            fn on(self) -> On {
-                match self { $(Action::$name => On::$on,)* }
-            }
         }
     };
 }
 
-/// What an action is done to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum On {
-    Bucket,
-    Object,
-}
-
 actions! {
-    AbortMultipartUpload Object;
-    BypassGovernanceRetention Object;
-    CreateBucket Bucket;
-    DeleteBucket Bucket;
-    DeleteBucketPolicy Bucket;
-    DeleteBucketWebsite Bucket;
-    DeleteObject Object;
-    DeleteObjectTagging Object;
-    DeleteObjectVersion Object;
-    DeleteObjectVersionTagging Object;
-    GetAccelerateConfiguration Bucket;
-    GetAnalyticsConfiguration Bucket;
-    GetBucketAcl Bucket;
-    GetBucketCORS Bucket;
-    GetBucketLocation Bucket;
-    GetBucketLogging Bucket;
-    GetBucketNotification Bucket;
-    GetBucketObjectLockConfiguration Bucket;
-    GetBucketOwnershipControls Bucket;
-    GetBucketPolicy Bucket;
-    GetBucketPolicyStatus Bucket;
-    GetBucketPublicAccessBlock Bucket;
-    GetBucketRequestPayment Bucket;
-    GetBucketTagging Bucket;
-    GetBucketVersioning Bucket;
-    GetBucketWebsite Bucket;
-    GetEncryptionConfiguration Bucket;
-    GetIntelligentTieringConfiguration Bucket;
-    GetInventoryConfiguration Bucket;
-    GetLifecycleConfiguration Bucket;
-    GetMetricsConfiguration Bucket;
-    GetObject Object;
-    GetObjectAcl Object;
-    GetObjectAttributes Object;
-    GetObjectLegalHold Object;
-    GetObjectRetention Object;
-    GetObjectTagging Object;
-    GetObjectTorrent Object;
-    GetObjectVersion Object;
-    GetObjectVersionAcl Object;
-    GetObjectVersionAttributes Object;
-    GetObjectVersionTagging Object;
-    GetReplicationConfiguration Bucket;
-    ListBucket Bucket;
-    ListBucketMultipartUploads Bucket;
-    ListBucketVersions Bucket;
-    ListMultipartUploadParts Object;
-    PutAccelerateConfiguration Bucket;
-    PutAnalyticsConfiguration Bucket;
-    PutBucketAcl Bucket;
-    PutBucketCORS Bucket;
-    PutBucketLogging Bucket;
-    PutBucketNotification Bucket;
-    PutBucketObjectLockConfiguration Bucket;
-    PutBucketOwnershipControls Bucket;
-    PutBucketPolicy Bucket;
-    PutBucketPublicAccessBlock Bucket;
-    PutBucketRequestPayment Bucket;
-    PutBucketTagging Bucket;
-    PutBucketVersioning Bucket;
-    PutBucketWebsite Bucket;
-    PutEncryptionConfiguration Bucket;
-    PutIntelligentTieringConfiguration Bucket;
-    PutInventoryConfiguration Bucket;
-    PutLifecycleConfiguration Bucket;
-    PutMetricsConfiguration Bucket;
-    PutObject Object;
-    PutObjectAcl Object;
-    PutObjectLegalHold Object;
-    PutObjectRetention Object;
-    PutObjectTagging Object;
-    PutObjectVersionAcl Object;
-    PutObjectVersionTagging Object;
-    PutReplicationConfiguration Bucket;
-    ReplicateDelete Object;
-    ReplicateObject Object;
-    ReplicateTags Object;
-    RestoreObject Object;
+    AbortMultipartUpload;
+    BypassGovernanceRetention;
+    CreateBucket;
+    DeleteBucket;
+    DeleteBucketPolicy;
+    DeleteBucketWebsite;
+    DeleteObject;
+    DeleteObjectTagging;
+    DeleteObjectVersion;
+    DeleteObjectVersionTagging;
+    GetAccelerateConfiguration;
+    GetAnalyticsConfiguration;
+    GetBucketAcl;
+    GetBucketCORS;
+    GetBucketLocation;
+    GetBucketLogging;
+    GetBucketNotification;
+    GetBucketObjectLockConfiguration;
+    GetBucketOwnershipControls;
+    GetBucketPolicy;
+    GetBucketPolicyStatus;
+    GetBucketPublicAccessBlock;
+    GetBucketRequestPayment;
+    GetBucketTagging;
+    GetBucketVersioning;
+    GetBucketWebsite;
+    GetEncryptionConfiguration;
+    GetIntelligentTieringConfiguration;
+    GetInventoryConfiguration;
+    GetLifecycleConfiguration;
+    GetMetricsConfiguration;
+    GetObject;
+    GetObjectAcl;
+    GetObjectAttributes;
+    GetObjectLegalHold;
+    GetObjectRetention;
+    GetObjectTagging;
+    GetObjectTorrent;
+    GetObjectVersion;
+    GetObjectVersionAcl;
+    GetObjectVersionAttributes;
+    GetObjectVersionTagging;
+    GetReplicationConfiguration;
+    ListBucket;
+    ListBucketMultipartUploads;
+    ListBucketVersions;
+    ListMultipartUploadParts;
+    PutAccelerateConfiguration;
+    PutAnalyticsConfiguration;
+    PutBucketAcl;
+    PutBucketCORS;
+    PutBucketLogging;
+    PutBucketNotification;
+    PutBucketObjectLockConfiguration;
+    PutBucketOwnershipControls;
+    PutBucketPolicy;
+    PutBucketPublicAccessBlock;
+    PutBucketRequestPayment;
+    PutBucketTagging;
+    PutBucketVersioning;
+    PutBucketWebsite;
+    PutEncryptionConfiguration;
+    PutIntelligentTieringConfiguration;
+    PutInventoryConfiguration;
+    PutLifecycleConfiguration;
+    PutMetricsConfiguration;
+    PutObject;
+    PutObjectAcl;
+    PutObjectLegalHold;
+    PutObjectRetention;
+    PutObjectTagging;
+    PutObjectVersionAcl;
+    PutObjectVersionTagging;
+    PutReplicationConfiguration;
+    ReplicateDelete;
+    ReplicateObject;
+    ReplicateTags;
+    RestoreObject;
 }
 
 impl Action {
@@ -117,14 +107,7 @@ impl Action {
     }
 }
 
-/// Actions that fit a lower-case pattern, told by what they are done to: (bucket, object).
-pub fn reach(pattern: &str) -> (bool, bool) {
-    let mut found = (false, false);
-    for action in Action::ALL.iter().filter(|a| wildcard::matches(pattern, &a.lower_name())) {
-        match action.on() {
-            On::Bucket => found.0 = true,
-            On::Object => found.1 = true,
-        }
-    }
-    found
+/// Whether any action fits a lower-case pattern.
+pub fn is_known(pattern: &str) -> bool {
+    Action::ALL.iter().any(|action| wildcard::matches(pattern, &action.lower_name()))
 }

@@ -1,6 +1,6 @@
 //! From JSON to a policy, strictly.
 
-use super::action::reach;
+use super::action::is_known;
 use super::wildcard;
 use super::{Effect, Policy, Principal, Statement};
 use crate::error::{S3Code, S3Error, S3Result};
@@ -125,7 +125,6 @@ fn statement(raw: RawStatement, bucket: &str, is_account: &dyn Fn(&str) -> bool)
     if principals.is_empty() || actions.is_empty() || resources.is_empty() {
         return Err(malformed("Principal, Action and Resource may not be empty"));
     }
-    check_reach(&actions, &resources, bucket)?;
     Ok(Statement { effect, principals, actions, resources })
 }
 
@@ -169,7 +168,7 @@ fn action(text: &str) -> S3Result<String> {
         _ if text == "*" => text.to_owned(),
         _ => return Err(malformed("Policy has invalid action")),
     };
-    if reach(&pattern) == (false, false) { Err(malformed("Policy has invalid action")) } else { Ok(pattern) }
+    if is_known(&pattern) { Ok(pattern) } else { Err(malformed("Policy has invalid action")) }
 }
 
 fn resource(text: &str, bucket: &str) -> S3Result<String> {
@@ -178,18 +177,4 @@ fn resource(text: &str, bucket: &str) -> S3Result<String> {
     let pattern = text.strip_prefix(RESOURCE_PREFIX).ok_or_else(invalid)?;
     let of_bucket = pattern.split('/').next().unwrap_or_default();
     if wildcard::matches(of_bucket, bucket) { Ok(pattern.to_owned()) } else { Err(invalid()) }
-}
-
-/// An action that no resource of its statement can meet is a mistake of the author; AWS says so.
-fn check_reach(actions: &[String], resources: &[String], bucket: &str) -> S3Result<()> {
-    let bucket_named = resources.iter().any(|r| wildcard::matches(r, bucket));
-    let objects_named = resources.iter().any(|r| r.contains('/') || r.contains('*'));
-    let reaches = |pattern: &String| {
-        let (on_bucket, on_object) = reach(pattern);
-        (on_bucket && bucket_named) || (on_object && objects_named)
-    };
-    if actions.iter().all(reaches) {
-        return Ok(());
-    }
-    Err(malformed("Action does not apply to any resource(s) in statement"))
 }
