@@ -129,7 +129,7 @@ pub enum KeyOp {
         /// Upload.
         upload: AttemptId,
         /// Numbers ascending, with ETag text and the checksum digest the client repeated.
-        parts: Vec<(u32, String, Option<(ChecksumAlgorithm, Vec<u8>)>)>,
+        parts: Vec<ListedPart>,
         /// Judged on the current version.
         conditions: PutConditions,
         /// Whole-object checksum as the client knows it.
@@ -149,6 +149,9 @@ pub enum KeyOp {
         conditions: PutConditions,
     },
 }
+
+/// A part as Complete lists it: number, ETag text, and the checksum digest if the client repeated it.
+pub type ListedPart = (u32, String, Option<(ChecksumAlgorithm, Vec<u8>)>);
 
 /// Bytes of a part.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -1,4 +1,5 @@
 //! The bytes of keys and rows are a contract with the disk: pinned here, and their order and damage tested.
+#![allow(clippy::panic)]
 
 use bytes::Bytes;
 use metadata::format::value::{Counter, RowValue, ShardState};

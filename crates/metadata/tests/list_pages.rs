@@ -1,4 +1,5 @@
 //! Listings against a naive lister over a sorted map, and what they cost in rows and seeks.
+#![allow(clippy::panic)]
 
 mod model_support;
 

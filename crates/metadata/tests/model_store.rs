@@ -1,5 +1,6 @@
 //! Apply against a model in plain maps: any sequence of puts, deletes, versions, uploads and fast copies over one or three
 //! shards leaves the versions that the model has, and reclaiming takes only garbage, in the end all of it.
+#![allow(clippy::panic)]
 
 mod model_support;
 

@@ -8,6 +8,9 @@ use crate::tree::Read;
 use std::collections::{BTreeMap, BTreeSet};
 use types::AttemptId;
 
+/// A manifest row: index of its first part; body and size of each.
+type Chunk = (u32, Vec<(BodyId, u64)>);
+
 /// Everything of one (bucket, key).
 #[derive(Default)]
 struct OfKey {
@@ -16,7 +19,7 @@ struct OfKey {
     bodies: BTreeMap<BodyId, BodyRow>,
     owners: BTreeMap<AttemptId, BTreeSet<AttemptId>>,
     condemned: BTreeMap<AttemptId, Condemned>,
-    manifests: BTreeMap<AttemptId, Vec<(u32, Vec<(BodyId, u64)>)>>,
+    manifests: BTreeMap<AttemptId, Vec<Chunk>>,
     uploads: BTreeSet<AttemptId>,
     parts: Vec<(AttemptId, AttemptId)>,
 }
@@ -134,7 +137,8 @@ fn check_bodies(of: &OfKey, say: &mut dyn FnMut(String)) {
                 if named.contains(id) && (let_go || is_condemned) {
                     say(format!("content {id:?} is named by its writer and let go"));
                 }
-                if !named.contains(id) && !is_condemned && !(let_go && others) {
+                let is_owned = named.contains(id) || (let_go && others);
+                if !is_owned && !is_condemned {
                     say(format!("content {id:?} is neither owned nor condemned"));
                 }
                 if is_condemned && owners.is_some() {

@@ -1,6 +1,6 @@
 //! What the tests of apply and listing share: rows in a plain map with their reads counted, and a store of one to three shards
 //! in which every entry is followed by the check of all invariants.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::panic)]
 
 use bytes::Bytes;
 use metadata::apply::{Schema, check_invariants};

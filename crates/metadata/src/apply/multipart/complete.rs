@@ -5,7 +5,7 @@ use crate::apply::conditions::check_put;
 use crate::apply::draft::Work;
 use crate::apply::key::Target;
 use crate::apply::version::Newest;
-use crate::command::{NewVersion, Outcome, Refusal};
+use crate::command::{ListedPart, NewVersion, Outcome, Refusal};
 use crate::read::upload;
 use crate::rows::{CompletedUpload, DataRef, ManifestPart, PartRow, UploadRow};
 use std::collections::BTreeMap;
@@ -13,13 +13,10 @@ use types::limits::{PART_MIN_BYTES, PART_NUMBER_MAX};
 use types::object::PutConditions;
 use types::{AttemptId, Checksum, ChecksumAlgorithm, ETag};
 
-/// A part as the client lists it: number, ETag text, checksum.
-type Listed = (u32, String, Option<(ChecksumAlgorithm, Vec<u8>)>);
-
 /// What the client asks.
 pub(super) struct Asked<'a> {
     pub(super) upload: AttemptId,
-    pub(super) parts: &'a [Listed],
+    pub(super) parts: &'a [ListedPart],
     pub(super) checksum: Option<&'a (ChecksumAlgorithm, Vec<u8>)>,
     pub(super) size: Option<u64>,
 }

@@ -1,6 +1,6 @@
 //! ETag and checksums of a multipart object, computed from those of its parts.
 
-use crate::command::Refusal;
+use crate::command::{ListedPart, Refusal};
 use crc_fast::CrcAlgorithm;
 use md5::Md5;
 use sha1::Sha1;
@@ -81,7 +81,7 @@ fn bytes(algorithm: ChecksumAlgorithm, crc: u64) -> Vec<u8> {
 }
 
 /// Tells one list of (number, ETag) from another: whether a Complete is the same again.
-pub(super) fn of_list(parts: &[(u32, String, Option<(ChecksumAlgorithm, Vec<u8>)>)]) -> u64 {
+pub(super) fn of_list(parts: &[ListedPart]) -> u64 {
     let mut digest = crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme);
     for (number, etag, _) in parts {
         digest.update(&number.to_be_bytes());
