@@ -139,3 +139,49 @@ fn the_log_is_truncated_only_up_to_a_completed_flush() {
     let sum: usize = found(&metadata).iter().map(Vec::len).sum();
     assert_eq!(sum, 60);
 }
+
+#[test]
+fn a_power_cut_while_a_folder_is_filled_anew_loses_nothing_and_the_next_start_fills_it() {
+    // Three folders; the disk of one fails on the way, so that it lacks what was answered later.
+    let disks: Vec<SimDisk> = (0..3).map(|n| SimDisk::new(n, 64 << 20)).collect();
+    let sim = Env::simulated(1);
+    let metadata = open(&sim.env, &disks).expect("opens");
+    for n in 0..12u32 {
+        if n == 6 {
+            disks[2].fail_sync(1);
+        }
+        driver_support::propose(&sim, &metadata, n % 4, &long(n)).expect("answers");
+    }
+    let expected = found(&metadata);
+    drop(metadata);
+    sim.scheduler.abandon();
+    let before: Vec<SimDisk> = disks.iter().map(|disk| disk.crash(CrashPolicy::KeepNone)).collect();
+
+    let whole: Vec<SimDisk> = before.iter().map(SimDisk::fork).collect();
+    let sim = Env::simulated(2);
+    let metadata = open(&sim.env, &whole).expect("opens");
+    assert_eq!((metadata.stats().logs.len(), found(&metadata)), (3, expected.clone()));
+    drop(metadata);
+    let most = (0..3).map(|n| whole[n].mutations() - before[n].mutations()).max().expect("three disks");
+    assert!(most > 20);
+    for cut in 0..=most {
+        let disks: Vec<SimDisk> = before.iter().map(SimDisk::fork).collect();
+        disks.iter().for_each(|disk| disk.crash_after(disk.mutations() + cut));
+        let sim = Env::simulated(3);
+        // Whether it opens before the power goes does not matter.
+        drop(open(&sim.env, &disks));
+        sim.scheduler.abandon();
+        let after: Vec<SimDisk> = disks.iter().map(|disk| disk.crash(CrashPolicy::RandomWithGarbage(cut))).collect();
+        let sim = Env::simulated(4);
+        let metadata = open(&sim.env, &after).unwrap_or_else(|e| unreachable!("cut {cut}: {e}"));
+        assert_eq!((metadata.stats().logs.len(), found(&metadata)), (3, expected.clone()), "cut {cut}");
+        // The folder that was filled anew holds everything, together with one other.
+        drop(metadata);
+        sim.scheduler.abandon();
+        let after: Vec<SimDisk> = after.iter().map(|disk| disk.crash(CrashPolicy::KeepNone)).collect();
+        after[0].lose();
+        let metadata =
+            open(&Env::simulated(5).env, &after).unwrap_or_else(|e| unreachable!("cut {cut}, without one: {e}"));
+        assert_eq!(found(&metadata), expected, "cut {cut}, without one");
+    }
+}

@@ -205,6 +205,34 @@ fn segments_are_used_again_and_old_records_do_not_come_back() {
 }
 
 #[test]
+fn after_a_long_time_without_truncation_files_are_removed_and_every_crash_of_that_opens() {
+    let fill = |disk: &SimDisk| {
+        let mut log = Log::create(config(disk), 7).expect("creates");
+        (1..=80).for_each(|index| log.append(&[entry(1, index, 7000)]).expect("appends"));
+        log
+    };
+    let files = |disk: &SimDisk| env::disk::Disk::list(disk, "m/log").expect("lists").len();
+    let whole = SimDisk::new(5, 8 << 20);
+    let mut log = fill(&whole);
+    let (before, count) = (whole.mutations(), files(&whole));
+    log.truncate(&[(ShardId(1), 79, 1)]).expect("truncates");
+    assert!(files(&whole) < count, "some are removed");
+    for cut in before..=whole.mutations() {
+        let disk = SimDisk::new(5, 8 << 20);
+        let mut log = fill(&disk);
+        disk.crash_after(cut);
+        // Whether it is done before the power goes does not matter.
+        let _ = log.truncate(&[(ShardId(1), 79, 1)]);
+        for policy in [CrashPolicy::KeepNone, CrashPolicy::KeepAll, CrashPolicy::RandomSubset(cut)] {
+            let (_, recovered) =
+                Log::open(config(&disk.crash(policy))).unwrap_or_else(|e| unreachable!("cut {cut}: {e}"));
+            let first = recovered.state.truncated.get(&ShardId(1)).map_or(1, |(index, _)| index + 1);
+            assert_eq!(indices(&recovered, 1), (first..=80).collect::<Vec<_>>(), "cut {cut}, {policy:?}");
+        }
+    }
+}
+
+#[test]
 fn one_append_is_one_write_and_one_sync() {
     let disk = SimDisk::new(6, 8 << 20);
     let mut log = Log::create(config(&disk), 7).expect("creates");
