@@ -258,9 +258,18 @@ pub fn execute(args: &BenchArgs) -> Result<bool, BenchError> {
     }
 }
 
-fn run_load(runtime: &tokio::runtime::Runtime, args: &LoadArgs, operation: Operation, json: bool) -> Result<bool, BenchError> {
+fn run_load(
+    runtime: &tokio::runtime::Runtime,
+    args: &LoadArgs,
+    operation: Operation,
+    json: bool,
+) -> Result<bool, BenchError> {
     let report = runtime.block_on(crate::run(args.config(operation, !json)?))?;
-    if json { print_json(&report)? } else { print!("{report}") }
+    if json {
+        print_json(&report)?
+    } else {
+        print!("{report}")
+    }
     Ok(report.is_good())
 }
 
@@ -278,7 +287,11 @@ fn run_table(runtime: &tokio::runtime::Runtime, args: &TableArgs, json: bool) ->
         rounds: args.rounds,
     };
     let table = runtime.block_on(table::measure(&config))?;
-    if json { print_json(&table)? } else { print!("{table}") }
+    if json {
+        print_json(&table)?
+    } else {
+        print!("{table}")
+    }
     Ok(table.errors.is_empty())
 }
 
@@ -288,7 +301,12 @@ fn run_crash(runtime: &tokio::runtime::Runtime, args: &CrashArgs, json: bool) ->
         Some(binary) => binary.clone(),
         None => std::env::current_exe().map_err(BenchError::local("find this program's file"))?,
     };
-    let server = ServerConfig { binary, folder: args.folder.clone(), disks: args.disks.max(1), options: args.server_options.clone() };
+    let server = ServerConfig {
+        binary,
+        folder: args.folder.clone(),
+        disks: args.disks.max(1),
+        options: args.server_options.clone(),
+    };
     let seed = args.seed.unwrap_or_else(clock::wall_ms);
     let config = CrashConfig { server, rounds: args.rounds, writers: args.writers.max(1), seed, verbose: !json };
     match runtime.block_on(crash::run(&config)) {
@@ -320,7 +338,8 @@ fn prepare_folder(folder: &Path) -> Result<(), BenchError> {
 }
 
 fn print_json(value: &impl Serialize) -> Result<(), BenchError> {
-    let text = serde_json::to_string(value).map_err(|error| BenchError::Usage(format!("cannot print as JSON: {error}")))?;
+    let text =
+        serde_json::to_string(value).map_err(|error| BenchError::Usage(format!("cannot print as JSON: {error}")))?;
     println!("{text}");
     Ok(())
 }

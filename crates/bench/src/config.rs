@@ -111,7 +111,12 @@ impl Config {
     /// Refuses what cannot be run; the text names the option.
     pub fn check(&self) -> Result<(), BenchError> {
         let wrong = |text: &str| Err(BenchError::Usage(text.to_owned()));
-        if self.concurrency == 0 || self.objects == 0 || self.parts == 0 || self.parallel_parts == 0 || self.page_keys == 0 {
+        if self.concurrency == 0
+            || self.objects == 0
+            || self.parts == 0
+            || self.parallel_parts == 0
+            || self.page_keys == 0
+        {
             return wrong("concurrency, objects, parts, parallel parts and page keys must be at least 1");
         }
         if self.count.is_none() && self.duration.is_none() {

@@ -28,7 +28,8 @@ impl Content {
     /// The content of `key` in a run with `seed`.
     pub fn of_key(seed: u64, key: &str) -> Content {
         // FNV-1a: the mixing above does the rest.
-        let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+        let hash =
+            key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
         Content::new(seed ^ hash)
     }
 

@@ -97,7 +97,10 @@ impl DiskReading {
 /// The first line of `/proc/cpuinfo` that names the processor, and the number of processors.
 pub fn describe() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")).map(|rest| rest.trim_start_matches([' ', '\t', ':']));
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .map(|rest| rest.trim_start_matches([' ', '\t', ':']));
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!("{cores} x {}, Linux {}", model.unwrap_or("unknown processor"), kernel.trim())

@@ -110,19 +110,47 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { operation, size_bytes, concurrency, seconds, .. } = self;
         writeln!(f, "{operation:?} of {size_bytes} bytes, {concurrency} connections, {seconds:.2} s")?;
-        writeln!(f, "  {} operations, {} errors, {:.1}/s, {:.2} MB/s", self.operations, self.errors, self.operations_per_second, self.megabytes_per_second)?;
+        writeln!(
+            f,
+            "  {} operations, {} errors, {:.1}/s, {:.2} MB/s",
+            self.operations, self.errors, self.operations_per_second, self.megabytes_per_second
+        )?;
         let q = self.latency;
-        writeln!(f, "  latency ms       p50 {:.3}  p90 {:.3}  p99 {:.3}  max {:.3}", q.p50_ms, q.p90_ms, q.p99_ms, q.max_ms)?;
+        writeln!(
+            f,
+            "  latency ms       p50 {:.3}  p90 {:.3}  p99 {:.3}  max {:.3}",
+            q.p50_ms, q.p90_ms, q.p99_ms, q.max_ms
+        )?;
         let q = self.time_to_first_byte;
-        writeln!(f, "  first byte ms    p50 {:.3}  p90 {:.3}  p99 {:.3}  max {:.3}", q.p50_ms, q.p90_ms, q.p99_ms, q.max_ms)?;
+        writeln!(
+            f,
+            "  first byte ms    p50 {:.3}  p90 {:.3}  p99 {:.3}  max {:.3}",
+            q.p50_ms, q.p90_ms, q.p99_ms, q.max_ms
+        )?;
         if self.entries > 0 {
             writeln!(f, "  entries          {} ({:.0}/s)", self.entries, self.entries as f64 / seconds)?;
         }
         if let Some(server) = self.server {
-            writeln!(f, "  server           {:.2} CPU s, {:.3} per 10k operations, {:.3} per GB, {} MiB now, {} MiB peak", server.cpu_seconds, server.cpu_seconds_per_10k, server.cpu_seconds_per_gb, server.resident_bytes >> 20, server.peak_bytes >> 20)?;
+            writeln!(
+                f,
+                "  server           {:.2} CPU s, {:.3} per 10k operations, {:.3} per GB, {} MiB now, {} MiB peak",
+                server.cpu_seconds,
+                server.cpu_seconds_per_10k,
+                server.cpu_seconds_per_gb,
+                server.resident_bytes >> 20,
+                server.peak_bytes >> 20
+            )?;
         }
         if let Some(disk) = self.disk {
-            writeln!(f, "  disk             {} writes, {} MiB, {} flushes; {:.3} flushes and {:.0} bytes per operation", disk.total.writes, disk.total.written_bytes >> 20, disk.total.flushes, disk.flushes_per_operation, disk.bytes_per_operation)?;
+            writeln!(
+                f,
+                "  disk             {} writes, {} MiB, {} flushes; {:.3} flushes and {:.0} bytes per operation",
+                disk.total.writes,
+                disk.total.written_bytes >> 20,
+                disk.total.flushes,
+                disk.flushes_per_operation,
+                disk.bytes_per_operation
+            )?;
         }
         for sample in &self.error_samples {
             writeln!(f, "  ERROR {sample}")?;

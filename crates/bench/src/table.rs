@@ -168,7 +168,10 @@ fn small_steps(maker: &StepMaker<'_>) -> Vec<Step> {
                 at_most("PUT 4K c1, p50", "ms", r.latency.p50_ms, 1.0),
             ];
             rows.extend(disk_rows(r, |flushes, kb| {
-                vec![at_most("PUT 4K c1, device flushes", "per op", flushes, 2.0), at_most("PUT 4K c1, written", "kB per op", kb, 16.0)]
+                vec![
+                    at_most("PUT 4K c1, device flushes", "per op", flushes, 2.0),
+                    at_most("PUT 4K c1, written", "kB per op", kb, 16.0),
+                ]
             }));
             rows
         }),
@@ -197,13 +200,23 @@ fn small_steps(maker: &StepMaker<'_>) -> Vec<Step> {
             ]
         })),
         reads(maker.step(Operation::Get, 4 * KIB, 16, |r| {
-            vec![plain("GET 4K c16", "ops/s", r.operations_per_second), at_most("GET 4K c16, server CPU", "s per 10k", cpu_10k(r), 0.25)]
+            vec![
+                plain("GET 4K c16", "ops/s", r.operations_per_second),
+                at_most("GET 4K c16, server CPU", "s per 10k", cpu_10k(r), 0.25),
+            ]
         })),
-        reads(maker.step(Operation::Head, 4 * KIB, 1, |r| vec![at_most("HEAD c1, first byte p50", "ms", r.time_to_first_byte.p50_ms, 0.07)])),
-        reads(maker.step(Operation::Head, 4 * KIB, 16, |r| vec![at_most("HEAD c16, server CPU", "s per 10k", cpu_10k(r), 0.2)])),
+        reads(maker.step(Operation::Head, 4 * KIB, 1, |r| {
+            vec![at_most("HEAD c1, first byte p50", "ms", r.time_to_first_byte.p50_ms, 0.07)]
+        })),
+        reads(maker.step(Operation::Head, 4 * KIB, 16, |r| {
+            vec![at_most("HEAD c16, server CPU", "s per 10k", cpu_10k(r), 0.2)]
+        })),
         maker.with(
             maker.step(Operation::Delete, 4 * KIB, 16, |r| {
-                vec![plain("DELETE c16", "ops/s", r.operations_per_second), at_most("DELETE c16, server CPU", "s per 10k", cpu_10k(r), 0.6)]
+                vec![
+                    plain("DELETE c16", "ops/s", r.operations_per_second),
+                    at_most("DELETE c16, server CPU", "s per 10k", cpu_10k(r), 0.6),
+                ]
             }),
             |config| config.count = Some(20_000),
         ),
@@ -214,25 +227,50 @@ fn large_steps(maker: &StepMaker<'_>) -> Vec<Step> {
     let few = |step, objects| maker.with(step, |config| config.objects = objects);
     vec![
         maker.step(Operation::Put, MIB, 1, |r| {
-            vec![plain("PUT 1M c1", "MB/s", r.megabytes_per_second), at_most("PUT 1M c1, server CPU", "s per GB", cpu_gb(r), 1.8)]
+            vec![
+                plain("PUT 1M c1", "MB/s", r.megabytes_per_second),
+                at_most("PUT 1M c1, server CPU", "s per GB", cpu_gb(r), 1.8),
+            ]
         }),
-        maker.step(Operation::Put, 32 * MIB, 1, |r| vec![at_most("PUT 32M c1, server CPU", "s per GB", cpu_gb(r), 1.8)]),
+        maker
+            .step(Operation::Put, 32 * MIB, 1, |r| vec![at_most("PUT 32M c1, server CPU", "s per GB", cpu_gb(r), 1.8)]),
         maker.step(Operation::Put, MIB, 16, |r| {
-            vec![plain("PUT 1M c16", "MB/s", r.megabytes_per_second), at_most("PUT 1M c16, server CPU", "s per GB", cpu_gb(r), 0.9)]
+            vec![
+                plain("PUT 1M c16", "MB/s", r.megabytes_per_second),
+                at_most("PUT 1M c16, server CPU", "s per GB", cpu_gb(r), 0.9),
+            ]
         }),
         few(
             maker.step(Operation::Get, MIB, 1, |r| {
-                vec![plain("GET 1M c1", "MB/s", r.megabytes_per_second), at_most("GET 1M c1, server CPU", "s per GB", cpu_gb(r), 0.5)]
+                vec![
+                    plain("GET 1M c1", "MB/s", r.megabytes_per_second),
+                    at_most("GET 1M c1, server CPU", "s per GB", cpu_gb(r), 0.5),
+                ]
             }),
             100,
         ),
-        few(maker.step(Operation::Get, 32 * MIB, 1, |r| vec![at_most("GET 32M c1, server CPU", "s per GB", cpu_gb(r), 0.5)]), 4),
-        maker.with(maker.step(Operation::Copy, 64 * MIB, 1, |r| vec![at_most("copy of 64M c1, p50", "ms", r.latency.p50_ms, 2.0)]), |config| {
-            config.count = Some(200);
-        }),
-        maker.with(maker.step(Operation::Multipart, 8 * MIB, 1, |r| vec![at_most("multipart 8 x 8M, p50", "ms", r.latency.p50_ms, 120.0)]), |config| {
-            config.count = Some(15);
-        }),
+        few(
+            maker.step(Operation::Get, 32 * MIB, 1, |r| {
+                vec![at_most("GET 32M c1, server CPU", "s per GB", cpu_gb(r), 0.5)]
+            }),
+            4,
+        ),
+        maker.with(
+            maker.step(Operation::Copy, 64 * MIB, 1, |r| {
+                vec![at_most("copy of 64M c1, p50", "ms", r.latency.p50_ms, 2.0)]
+            }),
+            |config| {
+                config.count = Some(200);
+            },
+        ),
+        maker.with(
+            maker.step(Operation::Multipart, 8 * MIB, 1, |r| {
+                vec![at_most("multipart 8 x 8M, p50", "ms", r.latency.p50_ms, 120.0)]
+            }),
+            |config| {
+                config.count = Some(15);
+            },
+        ),
     ]
 }
 
@@ -253,10 +291,15 @@ fn list_steps(maker: &StepMaker<'_>) -> Vec<Step> {
             }),
             listed,
         ),
-        maker.with(maker.step(Operation::List, 100, 1, |r| vec![at_most("LIST of 100 groups by delimiter, p50", "ms", r.latency.p50_ms, 2.0)]), |config| {
-            listed(config);
-            config.delimiter = Some("/".into());
-        }),
+        maker.with(
+            maker.step(Operation::List, 100, 1, |r| {
+                vec![at_most("LIST of 100 groups by delimiter, p50", "ms", r.latency.p50_ms, 2.0)]
+            }),
+            |config| {
+                listed(config);
+                config.delimiter = Some("/".into());
+            },
+        ),
     ]
 }
 
@@ -272,14 +315,28 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let floor = &self.floor;
         writeln!(f, "machine: {}", self.machine)?;
-        writeln!(f, "floor: 4K append + fdatasync {:.0} us, overwrite + fdatasync {:.0} us", floor.append_sync_us, floor.overwrite_sync_us)?;
+        writeln!(
+            f,
+            "floor: 4K append + fdatasync {:.0} us, overwrite + fdatasync {:.0} us",
+            floor.append_sync_us, floor.overwrite_sync_us
+        )?;
         match floor.direct_write_mb_s {
-            Some(rate) => writeln!(f, "floor: O_DIRECT write {rate:.0} MB/s, memcpy {:.1} GB/s, MD5 {:.2} GB/s", floor.memcpy_gb_s, floor.md5_gb_s)?,
-            None => writeln!(f, "floor: no O_DIRECT here, memcpy {:.1} GB/s, MD5 {:.2} GB/s", floor.memcpy_gb_s, floor.md5_gb_s)?,
+            Some(rate) => writeln!(
+                f,
+                "floor: O_DIRECT write {rate:.0} MB/s, memcpy {:.1} GB/s, MD5 {:.2} GB/s",
+                floor.memcpy_gb_s, floor.md5_gb_s
+            )?,
+            None => writeln!(
+                f,
+                "floor: no O_DIRECT here, memcpy {:.1} GB/s, MD5 {:.2} GB/s",
+                floor.memcpy_gb_s, floor.md5_gb_s
+            )?,
         }
         writeln!(f, "\n| figure | unit | ours | target | distance |\n|---|---|---|---|---|")?;
         for row in &self.rows {
-            let target = row.target.map_or("-".into(), |target| format!("{} {target}", if row.more_is_better { ">=" } else { "<=" }));
+            let target = row
+                .target
+                .map_or("-".into(), |target| format!("{} {target}", if row.more_is_better { ">=" } else { "<=" }));
             let distance = match row.distance() {
                 Some(distance) if distance >= 1.0 => format!("reached, {distance:.2}x"),
                 Some(distance) => format!("missed, {distance:.2}x"),

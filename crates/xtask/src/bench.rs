@@ -41,7 +41,14 @@ pub fn run(root: &Path, args: &BenchArgs) -> Outcome {
     let server = Server::start(&binary, &folder, &[])?;
     let mut command = Command::new(&binary);
     command
-        .args(["bench", "table", "--endpoint", &format!("http://{}", server.address), "--pid", &server.pid().to_string()])
+        .args([
+            "bench",
+            "table",
+            "--endpoint",
+            &format!("http://{}", server.address),
+            "--pid",
+            &server.pid().to_string(),
+        ])
         .args(["--rounds", &args.rounds.to_string(), "--seconds", &args.seconds.to_string()])
         .args(["--list-keys", &args.list_keys.to_string(), "--folder"])
         .arg(&folder)
@@ -59,8 +66,10 @@ pub fn run(root: &Path, args: &BenchArgs) -> Outcome {
         fs::write(path, &text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     let before = match &args.compare {
-        Some(path) => serde_json::from_str(&fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?)
-            .map_err(|error| format!("{}: {error}", path.display()))?,
+        Some(path) => {
+            serde_json::from_str(&fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?)
+                .map_err(|error| format!("{}: {error}", path.display()))?
+        }
         None => Value::Null,
     };
     print_rows(&table, &before);
@@ -76,7 +85,14 @@ fn print_rows(table: &Value, before: &Value) {
         let old = former.iter().find(|old| old["name"] == row["name"]).map_or(&Value::Null, |old| &old["value"]);
         let number = |value: &Value| value.as_f64().map_or("-".into(), |value| format!("{value:.3}"));
         let text = |name: &str| row[name].as_str().unwrap_or("?").to_owned();
-        println!("| {} | {} | {} | {} | {} |", text("name"), text("unit"), number(&row["value"]), number(old), number(&row["target"]));
+        println!(
+            "| {} | {} | {} | {} | {} |",
+            text("name"),
+            text("unit"),
+            number(&row["value"]),
+            number(old),
+            number(&row["target"])
+        );
     }
 }
 

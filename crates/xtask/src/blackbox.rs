@@ -68,7 +68,8 @@ fn parse(name: &'static str, line: &str) -> Option<Tally> {
         let (number, found) = part.split_once(' ')?;
         (found == word).then(|| number.parse().ok())?
     });
-    let tally = Tally { name, passed: numbers.next()??, failed: numbers.next()??, skipped: numbers.next().unwrap_or(Some(0))? };
+    let tally =
+        Tally { name, passed: numbers.next()??, failed: numbers.next()??, skipped: numbers.next().unwrap_or(Some(0))? };
     Some(tally)
 }
 

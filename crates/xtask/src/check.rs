@@ -12,7 +12,16 @@ pub fn run(root: &Path) -> Outcome {
     step("format", || process::run(cargo(root).args(["fmt", "--all", "--check"])))?;
     step("tidy", || tidy::run(root))?;
     step("lints", || {
-        process::run(cargo(root).args(["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"]))
+        process::run(cargo(root).args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--quiet",
+            "--",
+            "-D",
+            "warnings",
+        ]))
     })?;
     if is_installed("cargo-deny") {
         step("advisories and licences", || process::run(cargo(root).args(["deny", "check", "--hide-inclusion-graph"])))

@@ -8,11 +8,11 @@ use std::process::Command;
 
 use clap::Args;
 
+use crate::Outcome;
 use crate::blackbox::{self, Tally};
 use crate::process::{empty_folder, release_binary, step};
 use crate::provision;
 use crate::server::{ACCESS_KEY, SECRET_KEY, Server};
-use crate::Outcome;
 
 /// Options of `cargo xtask clients`.
 #[derive(Args)]
@@ -62,7 +62,9 @@ pub fn run(root: &Path, args: &ClientsArgs) -> Outcome {
         Some(binary) => binary.clone(),
         None => step("release build", || release_binary(root))?,
     };
-    let wanted = |client: &ClientTest| args.names.is_empty() || args.names.iter().any(|name| client.file.starts_with(name.as_str()));
+    let wanted = |client: &ClientTest| {
+        args.names.is_empty() || args.names.iter().any(|name| client.file.starts_with(name.as_str()))
+    };
     let chosen: Vec<&ClientTest> = CLIENTS.iter().filter(|client| wanted(client)).collect();
     if chosen.is_empty() {
         return Err("no client has such a name".into());
@@ -118,7 +120,10 @@ pub fn python_command(programs: &Path, script: &Path) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path));
     let mut command = Command::new(programs.join("python"));
-    command.arg(script).env("PYTHONDONTWRITEBYTECODE", "1").env("PATH", std::env::join_paths(folders).unwrap_or(path.clone()));
+    command
+        .arg(script)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PATH", std::env::join_paths(folders).unwrap_or(path.clone()));
     command
 }
 

@@ -21,7 +21,9 @@ pub fn python_from(root: &Path, name: &str, list: &Path) -> Result<PathBuf, Stri
     let folder = target_folder(root).join("clients").join(name);
     once(&folder, list, || {
         make_environment(&folder)?;
-        run(Command::new(folder.join("bin/python")).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]).arg(list))
+        run(Command::new(folder.join("bin/python"))
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"])
+            .arg(list))
     })?;
     Ok(folder.join("bin"))
 }
@@ -50,7 +52,8 @@ pub fn npm(root: &Path) -> Result<PathBuf, String> {
 
 /// Debian packages whose program is missing, as (program, package). A package without a program is installed anyway.
 pub fn debian(wanted: &[(&str, &str)]) -> Outcome {
-    let missing: Vec<&str> = wanted.iter().filter(|(program, _)| !is_installed(program)).map(|(_, package)| *package).collect();
+    let missing: Vec<&str> =
+        wanted.iter().filter(|(program, _)| !is_installed(program)).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -37,8 +37,20 @@ pub struct S3Args {
 
 /// The areas whose tests must all pass.
 const REQUIRED_AREAS: [&str; 14] = [
-    "listing", "multipart", "bucket", "post-object", "request-headers", "versioning", "conditional", "object",
-    "range-atomic-read", "tagging", "cors", "copy", "multi-delete", "checksum",
+    "listing",
+    "multipart",
+    "bucket",
+    "post-object",
+    "request-headers",
+    "versioning",
+    "conditional",
+    "object",
+    "range-atomic-read",
+    "tagging",
+    "cors",
+    "copy",
+    "multi-delete",
+    "checksum",
 ];
 
 /// Tests that AWS with ACLs disabled, or AWS itself, answers otherwise: by the need column, or by what they do.
@@ -64,7 +76,11 @@ pub fn run(root: &Path, args: &S3Args) -> Outcome {
     write_accounts(&server, &folder.join("accounts.json"))?;
     let results = folder.join("results.jsonl");
     let mut command = python_command(&programs, &tool.join("s3tests_bar.py"));
-    command.arg("--checkout").arg(checkout).args(["--endpoint", &server.address, "--accounts"]).arg(folder.join("accounts.json"));
+    command
+        .arg("--checkout")
+        .arg(checkout)
+        .args(["--endpoint", &server.address, "--accounts"])
+        .arg(folder.join("accounts.json"));
     command.args(["--jobs", &args.jobs.to_string(), "--limit", &args.limit.to_string(), "--out"]).arg(&results);
     // Its exit code counts areas that are not asked for yet; we judge by the results.
     let (text, _) = step("s3-tests", || process::output(&mut command))?;
@@ -102,10 +118,16 @@ fn judge(tool: &Path, checkout: &Path, results: &Path, limit: u32) -> Outcome {
     let good = read_results(&read(results)?);
     let setters = tests_that_set_acls(checkout)?;
     let list = read(&tool.join("s3tests-target.txt"))?;
-    let ids = list.lines().map(str::trim).filter(|id| !id.is_empty()).take(if limit == 0 { usize::MAX } else { limit as usize });
+    let ids = list.lines().map(str::trim).filter(|id| !id.is_empty()).take(if limit == 0 {
+        usize::MAX
+    } else {
+        limit as usize
+    });
     let (mut passed, mut missed, mut excluded) = (0, Vec::new(), Vec::new());
     for id in ids {
-        let Some(listed) = areas.get(id).filter(|listed| REQUIRED_AREAS.contains(&listed.area.as_str())) else { continue };
+        let Some(listed) = areas.get(id).filter(|listed| REQUIRED_AREAS.contains(&listed.area.as_str())) else {
+            continue;
+        };
         if good.get(id).copied().unwrap_or(false) {
             passed += 1;
         } else if is_excluded(id, listed, &setters) {
@@ -116,7 +138,9 @@ fn judge(tool: &Path, checkout: &Path, results: &Path, limit: u32) -> Outcome {
     }
     println!("\nRequired by issue 2 ({} areas):", REQUIRED_AREAS.len());
     excluded.iter().for_each(|id| println!("  excluded, AWS answers otherwise: {}", short(id)));
-    missed.iter().for_each(|id| println!("  MISSED {} ({})", short(id), areas.get(*id).map_or("?", |listed| &listed.area)));
+    missed
+        .iter()
+        .for_each(|id| println!("  MISSED {} ({})", short(id), areas.get(*id).map_or("?", |listed| &listed.area)));
     println!("s3: {passed} passed, {} failed, {} skipped", missed.len(), excluded.len());
     if missed.is_empty() { Ok(()) } else { Err(format!("{} required tests do not pass", missed.len())) }
 }
@@ -126,7 +150,9 @@ fn short(id: &str) -> &str {
 }
 
 fn is_excluded(id: &str, listed: &Listed, setters: &[String]) -> bool {
-    NOT_AS_AWS.iter().any(|word| listed.need.contains(word)) || AWS_WINS.contains(&short(id)) || setters.iter().any(|name| name == short(id))
+    NOT_AS_AWS.iter().any(|word| listed.need.contains(word))
+        || AWS_WINS.contains(&short(id))
+        || setters.iter().any(|name| name == short(id))
 }
 
 /// Names of the suite's test functions in whose body an ACL is set, directly or by its usual setters.
@@ -134,7 +160,11 @@ fn tests_that_set_acls(checkout: &Path) -> Result<Vec<String>, String> {
     let folder = checkout.join("s3tests/functional");
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut names = Vec::new();
-    for path in entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|ext| ext == "py")) {
+    for path in entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ext| ext == "py"))
+    {
         names.extend(acl_setters(&read(&path)?));
     }
     Ok(names)
@@ -146,7 +176,8 @@ fn acl_setters(source: &str) -> Vec<String> {
     for line in source.lines() {
         if let Some(rest) = line.strip_prefix("def ") {
             current = rest.split('(').next().filter(|name| name.starts_with("test_"));
-        } else if let Some(name) = current.filter(|name| sets_acl(line) && names.last().is_none_or(|last| last != name)) {
+        } else if let Some(name) = current.filter(|name| sets_acl(line) && names.last().is_none_or(|last| last != name))
+        {
             names.push(name.to_owned());
         }
     }
@@ -155,8 +186,15 @@ fn acl_setters(source: &str) -> Vec<String> {
 
 /// What sets an ACL in the suite: boto's calls and argument, form fields, and the suite's own helpers.
 const ACL_WORDS: [&str; 9] = [
-    "put_object_acl(", "put_bucket_acl(", "ACL=", "x-amz-acl", "\"acl\"", "_setup_bucket_acl(", "_setup_bucket_object_acl(",
-    "_setup_access(", "_acl_grant_",
+    "put_object_acl(",
+    "put_bucket_acl(",
+    "ACL=",
+    "x-amz-acl",
+    "\"acl\"",
+    "_setup_bucket_acl(",
+    "_setup_bucket_object_acl(",
+    "_setup_access(",
+    "_acl_grant_",
 ];
 
 /// A canned ACL `private` changes nothing: a test that sets only that is not excused.
@@ -210,7 +248,8 @@ mod tests {
     fn the_tables_of_the_tool_are_read() {
         let areas = read_areas("node\tarea\ttier\twhy\tmarks\nt::x\tcopy\ttarget\tneed\t\n");
         assert_eq!((areas["t::x"].area.as_str(), areas["t::x"].need.as_str()), ("copy", "need"));
-        let results = read_results("{\"id\":\"a\",\"outcome\":\"passed\"}\n{\"id\":\"b\",\"outcome\":\"failed\"}\nnot json\n");
+        let results =
+            read_results("{\"id\":\"a\",\"outcome\":\"passed\"}\n{\"id\":\"b\",\"outcome\":\"failed\"}\nnot json\n");
         assert_eq!((results["a"], results["b"]), (true, false));
     }
 }

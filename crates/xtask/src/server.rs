@@ -47,8 +47,9 @@ impl Server {
         // A server that never becomes ready ends by itself or is ended by CI's own limit.
         reader.read_line(&mut line).map_err(|error| format!("the server's output: {error}"))?;
         std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
-        let ready: Value = serde_json::from_str(&line)
-            .map_err(|_| format!("the server did not say that it is ready; see {}", folder.join("server.log").display()))?;
+        let ready: Value = serde_json::from_str(&line).map_err(|_| {
+            format!("the server did not say that it is ready; see {}", folder.join("server.log").display())
+        })?;
         server.address = address(&ready, "endpoint")?;
         server.admin = address(&ready, "admin")?;
         Ok(server)
@@ -69,8 +70,9 @@ impl Server {
             .env("ASHLAR_ROOT_SECRET_KEY", SECRET_KEY)
             .output()
             .map_err(|error| format!("ashlar admin: {error}"))?;
-        serde_json::from_slice(&output.stdout)
-            .map_err(|_| format!("ashlar admin {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
+        serde_json::from_slice(&output.stdout).map_err(|_| {
+            format!("ashlar admin {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim())
+        })
     }
 }
 

@@ -37,19 +37,25 @@ pub fn run(root: &Path, args: &TestArgs) -> Outcome {
         return Err(format!("there is no part {unknown}"));
     }
     let mut failed = Vec::new();
-    if wanted("cargo") && let Err(error) = step("cargo test", || cargo_tests(root)) {
+    if wanted("cargo")
+        && let Err(error) = step("cargo test", || cargo_tests(root))
+    {
         failed.push(error);
     }
     let binary = step("release build", || release_binary(root))?;
     let mut tallies = Vec::new();
     if wanted("clients") {
-        tallies.push(step("clients", || Ok(clients::run_quick(root, &binary).unwrap_or_else(|error| could_not_begin("clients", &error))))?);
+        tallies.push(step("clients", || {
+            Ok(clients::run_quick(root, &binary).unwrap_or_else(|error| could_not_begin("clients", &error)))
+        })?);
     }
     if wanted("crash") {
         tallies.push(step("crash", || crash_rounds(root, &binary, if args.long { ROUNDS.1 } else { ROUNDS.0 }))?);
     }
     for (part, script) in SCRIPTS.into_iter().filter(|(part, _)| wanted(part)) {
-        tallies.push(step(part, || Ok(script_part(root, &binary, part, script).unwrap_or_else(|error| could_not_begin(part, &error))))?);
+        tallies.push(step(part, || {
+            Ok(script_part(root, &binary, part, script).unwrap_or_else(|error| could_not_begin(part, &error)))
+        })?);
     }
     failed.extend(tallies.iter().filter(|tally| tally.failed > 0).map(Tally::line));
     for tally in &tallies {

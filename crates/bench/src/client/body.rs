@@ -49,7 +49,11 @@ impl Expected {
             }
             piece_start = piece_end;
         }
-        if rest.is_empty() { Ok(()) } else { Err(ClientError::WrongLength { expected: self.len(), found: at + rest.len() as u64 }) }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(ClientError::WrongLength { expected: self.len(), found: at + rest.len() as u64 })
+        }
     }
 }
 
@@ -131,6 +135,9 @@ mod tests {
     #[test]
     fn a_body_that_is_too_long_is_refused() {
         let expected = Expected::range(Content::new(1), 0, 4);
-        assert!(matches!(expected.check(0, &Content::new(1).bytes(5)), Err(ClientError::WrongLength { expected: 4, found: 5 })));
+        assert!(matches!(
+            expected.check(0, &Content::new(1).bytes(5)),
+            Err(ClientError::WrongLength { expected: 4, found: 5 })
+        ));
     }
 }

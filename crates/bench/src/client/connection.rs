@@ -105,7 +105,12 @@ impl Connection {
     }
 
     /// Whether the body ended by the close of the connection.
-    async fn read_body(&mut self, head: &Head, has_body: bool, state: &mut SinkState<'_, '_>) -> Result<bool, ClientError> {
+    async fn read_body(
+        &mut self,
+        head: &Head,
+        has_body: bool,
+        state: &mut SinkState<'_, '_>,
+    ) -> Result<bool, ClientError> {
         if !has_body || matches!(head.status, 204 | 304) {
             return Ok(false);
         }

@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn a_head_is_taken_only_when_it_is_complete() {
-        let bytes = b"HTTP/1.1 206 Partial Content\r\nContent-Length: 12\r\nETag: \"x\"\r\nConnection: close\r\n\r\nbody";
+        let bytes =
+            b"HTTP/1.1 206 Partial Content\r\nContent-Length: 12\r\nETag: \"x\"\r\nConnection: close\r\n\r\nbody";
         for cut in 0..bytes.len() - 4 {
             assert_eq!(parse(&bytes[..cut]), Ok(None), "cut at {cut}");
         }
@@ -82,7 +83,13 @@ mod tests {
 
     #[test]
     fn garbage_is_an_error_and_not_a_panic() {
-        for bytes in [&b"\r\n\r\n"[..], b"HTTP/2 200\r\n\r\n", b"HTTP/1.1 2x0\r\n\r\n", b"HTTP/1.1 200 OK\r\nfoo\r\n\r\n", b"\xff\r\n\r\n"] {
+        for bytes in [
+            &b"\r\n\r\n"[..],
+            b"HTTP/2 200\r\n\r\n",
+            b"HTTP/1.1 2x0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nfoo\r\n\r\n",
+            b"\xff\r\n\r\n",
+        ] {
             assert!(parse(bytes).is_err(), "{bytes:?}");
         }
         assert!(parse_chunk_line(b"zz\r\n").is_err());

@@ -159,7 +159,12 @@ impl Client {
     }
 
     /// Sends a request and asks for the given success status.
-    pub async fn call(&mut self, request: &Request<'_>, success: u16, mut sink: BodySink<'_>) -> Result<Response, ClientError> {
+    pub async fn call(
+        &mut self,
+        request: &Request<'_>,
+        success: u16,
+        mut sink: BodySink<'_>,
+    ) -> Result<Response, ClientError> {
         let head = self.request_head(request);
         let body = request.body.unwrap_or_default();
         let has_body = request.method != "HEAD";
@@ -254,7 +259,13 @@ impl Client {
     }
 
     /// UploadPart; returns the part's ETag.
-    pub async fn upload_part(&mut self, path: &str, upload: &str, number: u32, body: &[u8]) -> Result<String, ClientError> {
+    pub async fn upload_part(
+        &mut self,
+        path: &str,
+        upload: &str,
+        number: u32,
+        body: &[u8],
+    ) -> Result<String, ClientError> {
         let number = number.to_string();
         let query = [("partNumber", number.as_str()), ("uploadId", upload)];
         let request = Request { method: "PUT", path, query: &query, body: Some(body), ..Request::default() };
@@ -262,7 +273,12 @@ impl Client {
     }
 
     /// CompleteMultipartUpload; returns the object's ETag. An error inside a 200 answer is an error.
-    pub async fn complete_upload(&mut self, path: &str, upload: &str, parts: &[String]) -> Result<(Response, String), ClientError> {
+    pub async fn complete_upload(
+        &mut self,
+        path: &str,
+        upload: &str,
+        parts: &[String],
+    ) -> Result<(Response, String), ClientError> {
         let mut xml = String::from("<CompleteMultipartUpload>");
         for (index, etag) in parts.iter().enumerate() {
             let _ = write!(xml, "<Part><PartNumber>{}</PartNumber><ETag>{etag}</ETag></Part>", index + 1);

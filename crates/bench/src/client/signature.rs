@@ -68,7 +68,8 @@ impl Signer {
         let payload_hash = self.payload_hash(parts.body);
         let (canonical, names) = canonical_request(parts, date, &payload_hash);
         let scope = format!("{day}/{}/s3/aws4_request", self.region);
-        let to_sign = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex::encode(Sha256::digest(canonical.as_bytes())));
+        let to_sign =
+            format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex::encode(Sha256::digest(canonical.as_bytes())));
         let signature = hex::encode(hmac(&self.key, to_sign.as_bytes()));
         format!(
             "x-amz-content-sha256: {payload_hash}\r\nx-amz-date: {date}\r\nauthorization: AWS4-HMAC-SHA256 \

@@ -72,8 +72,18 @@ pub struct CrashReport {
 
 impl fmt::Display for CrashReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} kills, seed {}: {} acknowledged, {} unknown ({} had happened)", self.rounds, self.seed, self.acknowledged, self.unknown, self.unknown_that_happened)?;
-        writeln!(f, "{} objects and {} MiB compared; slowest start {} ms", self.objects_compared, self.bytes_compared >> 20, self.slowest_start_ms)?;
+        writeln!(
+            f,
+            "{} kills, seed {}: {} acknowledged, {} unknown ({} had happened)",
+            self.rounds, self.seed, self.acknowledged, self.unknown, self.unknown_that_happened
+        )?;
+        writeln!(
+            f,
+            "{} objects and {} MiB compared; slowest start {} ms",
+            self.objects_compared,
+            self.bytes_compared >> 20,
+            self.slowest_start_ms
+        )?;
         writeln!(f, "crash: {} passed, 0 failed, 0 skipped", self.rounds)
     }
 }
@@ -99,7 +109,10 @@ pub async fn run(config: &CrashConfig) -> Result<CrashReport, BenchError> {
         server.audit(&config.server)?;
         report.add(&counters, &checked, start_ms);
         if config.verbose {
-            eprintln!("round {round}: {} acknowledged, {} unknown, ready in {start_ms} ms", counters.acknowledged, counters.unknown);
+            eprintln!(
+                "round {round}: {} acknowledged, {} unknown, ready in {start_ms} ms",
+                counters.acknowledged, counters.unknown
+            );
         }
     }
     clean_stop(config, server, &mut writers).await?;
@@ -119,7 +132,11 @@ async fn create_bucket(server: &Server) -> Result<(), BenchError> {
     client.create_bucket(BUCKET).await.map_err(BenchError::request("create the bucket"))
 }
 
-async fn load_and_kill(writers: Vec<Writer>, server: Server, load: Duration) -> Result<(Vec<Writer>, Counters), BenchError> {
+async fn load_and_kill(
+    writers: Vec<Writer>,
+    server: Server,
+    load: Duration,
+) -> Result<(Vec<Writer>, Counters), BenchError> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut tasks = JoinSet::new();
     for mut writer in writers {
@@ -136,7 +153,8 @@ async fn load_and_kill(writers: Vec<Writer>, server: Server, load: Duration) -> 
     let mut back = Vec::new();
     let mut total = Counters::default();
     while let Some(task) = tasks.join_next().await {
-        let (writer, result) = task.map_err(|error| BenchError::Server(format!("a writer's task ended badly: {error}")))?;
+        let (writer, result) =
+            task.map_err(|error| BenchError::Server(format!("a writer's task ended badly: {error}")))?;
         total.add(&result?);
         back.push(writer);
     }

@@ -99,7 +99,9 @@ impl KeyState {
 
     /// For messages.
     pub(super) fn describe(&self) -> String {
-        let one = |state: &Option<Object>| state.as_ref().map_or("absent".into(), |object| format!("{} bytes", object.expected.len()));
+        let one = |state: &Option<Object>| {
+            state.as_ref().map_or("absent".into(), |object| format!("{} bytes", object.expected.len()))
+        };
         self.possible.iter().map(one).collect::<Vec<_>>().join(" or ")
     }
 }

@@ -74,8 +74,8 @@ impl Server {
         let stdout = child.stdout.take().ok_or_else(|| BenchError::Server("has no standard output".into()))?;
         let mut server = Server { child, address: String::new(), admin: String::new() };
         let line = first_line(stdout)?;
-        let ready: Value =
-            serde_json::from_str(&line).map_err(|_| BenchError::Server(format!("did not say that it is ready but {line:?}")))?;
+        let ready: Value = serde_json::from_str(&line)
+            .map_err(|_| BenchError::Server(format!("did not say that it is ready but {line:?}")))?;
         server.address = address(&ready, "endpoint")?;
         server.admin = address(&ready, "admin")?;
         Ok(server)
@@ -117,7 +117,11 @@ impl Server {
         let deadline = clock::monotonic() + SERVER_START_TIMEOUT;
         while sent.success() && clock::monotonic() < deadline {
             if let Some(status) = self.child.try_wait().map_err(BenchError::local("wait for the server"))? {
-                return if status.success() { Ok(()) } else { Err(BenchError::Server(format!("ended with {status} after SIGTERM"))) };
+                return if status.success() {
+                    Ok(())
+                } else {
+                    Err(BenchError::Server(format!("ended with {status} after SIGTERM")))
+                };
             }
             std::thread::sleep(LOOK_AGAIN);
         }

@@ -52,7 +52,9 @@ async fn fetch(client: &mut Client, bucket: &str, key: &str) -> Result<Option<Re
 fn settle(key: &str, state: &mut KeyState, found: Option<&Response>, checked: &mut Checked) -> Result<(), BenchError> {
     let before = state.describe();
     let Some(index) = state.settle(found.map(|response| response.body.as_slice())) else {
-        let found = found.map_or("nothing".into(), |response| format!("{} bytes with ETag {:?}", response.received_bytes, response.etag));
+        let found = found.map_or("nothing".into(), |response| {
+            format!("{} bytes with ETag {:?}", response.received_bytes, response.etag)
+        });
         return Err(BenchError::Broken(format!("{key} must be {before}, but there is {found}")));
     };
     checked.unknown_that_happened += u64::from(index > 0);
@@ -108,7 +110,9 @@ async fn abort_uploads(client: &mut Client, bucket: &str) -> Result<(), BenchErr
                 Err(ClientError::Status { status: 404, .. }) => {
                     return Err(BenchError::Broken(format!("upload {upload} of {key} is listed but not there")));
                 }
-                Err(error) => return Err(BenchError::Request { what: format!("abort an upload of {key}"), source: error }),
+                Err(error) => {
+                    return Err(BenchError::Request { what: format!("abort an upload of {key}"), source: error });
+                }
             }
         }
     }

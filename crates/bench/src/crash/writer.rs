@@ -46,7 +46,12 @@ impl Writer {
     }
 
     /// Works until an operation gets no answer, which is how a kill is seen.
-    pub(super) async fn work(&mut self, target: &Target, bucket: &str, stop: &AtomicBool) -> Result<Counters, BenchError> {
+    pub(super) async fn work(
+        &mut self,
+        target: &Target,
+        bucket: &str,
+        stop: &AtomicBool,
+    ) -> Result<Counters, BenchError> {
         let mut client = Client::new(target);
         let mut counters = Counters::default();
         while !stop.load(Ordering::Relaxed) {
@@ -97,7 +102,11 @@ impl Writer {
         let result = client.put(path, &bytes).await;
         let sent_etag = object.etag.clone();
         let response = self.note(key, Some(object), result)?;
-        if response.etag == sent_etag { Ok(()) } else { Err(ClientError::Protocol("PUT answered with the ETag of other bytes")) }
+        if response.etag == sent_etag {
+            Ok(())
+        } else {
+            Err(ClientError::Protocol("PUT answered with the ETag of other bytes"))
+        }
     }
 
     async fn delete(&mut self, client: &mut Client, path: &str, key: &str) -> Result<(), ClientError> {
@@ -142,7 +151,11 @@ impl Writer {
             Some(Some(object)) => client.get(path, &object.expected).await.map(|_| ()),
             Some(None) => match client.head(path).await {
                 Err(error) if error.status() == Some(404) => Ok(()),
-                Ok(_) => Err(ClientError::Status { status: 200, code: "Present".into(), message: "a deleted object is visible".into() }),
+                Ok(_) => Err(ClientError::Status {
+                    status: 200,
+                    code: "Present".into(),
+                    message: "a deleted object is visible".into(),
+                }),
                 Err(error) => Err(error),
             },
             None => Ok(()),

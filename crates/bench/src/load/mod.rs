@@ -197,7 +197,11 @@ fn report(config: &Config, shared: &Shared, tally: &Tally, before: &Readings, af
 
 async fn show_progress(config: Arc<Config>, shared: Arc<Shared>) {
     let bar = config.count.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-    let form = if config.count.is_some() { "{bar:40} {pos}/{len} {per_sec} {eta}" } else { "{spinner} {elapsed} {pos} {per_sec}" };
+    let form = if config.count.is_some() {
+        "{bar:40} {pos}/{len} {per_sec} {eta}"
+    } else {
+        "{spinner} {elapsed} {pos} {per_sec}"
+    };
     if let Ok(style) = ProgressStyle::with_template(form) {
         bar.set_style(style);
     }

@@ -54,7 +54,11 @@ fn broken_link(root: &Path, pages: &[Page], page: &Page, target: &str) -> Option
         return Some(format!("the link {target} leads nowhere"));
     }
     let linked = pages.iter().find(|page| page.path == path).filter(|_| !heading.is_empty())?;
-    let found = linked.text.lines().filter_map(|line| line.trim_start_matches('#').strip_prefix(' ')).any(|title| anchor(title) == heading);
+    let found = linked
+        .text
+        .lines()
+        .filter_map(|line| line.trim_start_matches('#').strip_prefix(' '))
+        .any(|title| anchor(title) == heading);
     (!found).then(|| format!("{path} has no heading for #{heading}"))
 }
 
@@ -80,14 +84,17 @@ fn anchor(title: &str) -> String {
 /// Backticked paths, without a line number or a pattern's end.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     let words = line.split('`').skip(1).step_by(2);
-    let paths = words.filter(|word| PATH_STARTS.iter().any(|start| word.starts_with(start)) && !word.contains([' ', '<', 'N']));
+    let paths =
+        words.filter(|word| PATH_STARTS.iter().any(|start| word.starts_with(start)) && !word.contains([' ', '<', 'N']));
     paths.map(|word| word.split([':', '*']).next().unwrap_or(word))
 }
 
 /// The words after `cargo xtask`.
 fn xtask_commands(line: &str) -> impl Iterator<Item = &str> {
     let after = line.split("cargo xtask ").skip(1);
-    after.filter_map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next()).filter(|word| !word.is_empty())
+    after
+        .filter_map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next())
+        .filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]

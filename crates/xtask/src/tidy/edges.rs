@@ -40,7 +40,9 @@ fn compare(manifests: &Graph, table: &Graph, line: usize) -> Vec<Finding> {
     for name in names {
         match (manifests.get(name), table.get(name)) {
             (Some(_), None) => findings.push(Finding::new(DOCUMENT, line, format!("the table lacks the crate {name}"))),
-            (None, Some(_)) => findings.push(Finding::new(DOCUMENT, line, format!("the table names {name}, which is no crate"))),
+            (None, Some(_)) => {
+                findings.push(Finding::new(DOCUMENT, line, format!("the table names {name}, which is no crate")))
+            }
             (Some(manifest), Some(row)) => {
                 findings.extend(difference(name, "uses", &manifest.normal, &row.normal, line));
                 findings.extend(difference(name, "in tests also uses", &manifest.tests, &row.tests, line));
@@ -51,17 +53,31 @@ fn compare(manifests: &Graph, table: &Graph, line: usize) -> Vec<Finding> {
     findings
 }
 
-fn difference(name: &str, verb: &str, manifest: &BTreeSet<String>, table: &BTreeSet<String>, line: usize) -> Vec<Finding> {
+fn difference(
+    name: &str,
+    verb: &str,
+    manifest: &BTreeSet<String>,
+    table: &BTreeSet<String>,
+    line: usize,
+) -> Vec<Finding> {
     let manifest_path = format!("crates/{name}/Cargo.toml");
-    let more = manifest.difference(table).map(|other| Finding::new(&manifest_path, 0, format!("{name} {verb} {other}, which the table in {DOCUMENT} does not allow")));
-    let fewer = table.difference(manifest).map(|other| Finding::new(DOCUMENT, line, format!("the table says that {name} {verb} {other}, but its manifest does not")));
+    let more = manifest.difference(table).map(|other| {
+        Finding::new(&manifest_path, 0, format!("{name} {verb} {other}, which the table in {DOCUMENT} does not allow"))
+    });
+    let fewer = table.difference(manifest).map(|other| {
+        Finding::new(DOCUMENT, line, format!("the table says that {name} {verb} {other}, but its manifest does not"))
+    });
     more.chain(fewer).collect()
 }
 
 fn from_manifests(root: &Path) -> Result<Graph, String> {
     let folder = root.join("crates");
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let paths: Vec<_> = entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| path.join("Cargo.toml").is_file()).collect();
+    let paths: Vec<_> = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| path.join("Cargo.toml").is_file())
+        .collect();
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let names: BTreeSet<String> = paths.iter().map(|path| name(path)).collect();
     let mut graph = Graph::new();

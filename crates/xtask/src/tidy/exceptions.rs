@@ -30,7 +30,8 @@ fn parse(path: &str, text: &str) -> Result<Exceptions, String> {
     let mut exceptions = Exceptions { path: path.to_owned(), ..Exceptions::default() };
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
         let mut words = line.splitn(3, ' ');
-        let (rule, file, reason) = (words.next().unwrap_or_default(), words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (rule, file, reason) =
+            (words.next().unwrap_or_default(), words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let list = match rule {
             "long" => &mut exceptions.long,
             "unsafe" => &mut exceptions.has_unsafe,
@@ -50,7 +51,12 @@ mod tests {
 
     #[test]
     fn an_exception_without_a_reason_or_for_no_rule_is_refused() {
-        assert!(parse("x", "# comment\n\nlong a.rs because it is generated\n").expect("a good list").long.contains_key("a.rs"));
+        assert!(
+            parse("x", "# comment\n\nlong a.rs because it is generated\n")
+                .expect("a good list")
+                .long
+                .contains_key("a.rs")
+        );
         assert!(parse("x", "long a.rs").is_err());
         assert!(parse("x", "wide a.rs because").is_err());
     }

@@ -77,7 +77,9 @@ fn read_all(root: &Path) -> Result<Vec<Page>, String> {
 
 fn is_read(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
-    path.extension().is_some_and(|ext| ext == "rs" || ext == "md") || name == "Cargo.toml" || name == exceptions::FILE_NAME
+    path.extension().is_some_and(|ext| ext == "rs" || ext == "md")
+        || name == "Cargo.toml"
+        || name == exceptions::FILE_NAME
 }
 
 fn page(root: &Path, path: &PathBuf) -> Result<Page, String> {

@@ -52,14 +52,23 @@ fn tests_begin(page: &Page) -> usize {
         return 0;
     }
     let lines: Vec<&str> = page.text.lines().collect();
-    let inline = |index: &usize| lines[*index] == "#[cfg(test)]" && lines.get(index + 1).is_some_and(|next| next.starts_with("mod ") && next.ends_with('{'));
+    let inline = |index: &usize| {
+        lines[*index] == "#[cfg(test)]"
+            && lines.get(index + 1).is_some_and(|next| next.starts_with("mod ") && next.ends_with('{'))
+    };
     (0..lines.len()).find(inline).unwrap_or(lines.len())
 }
 
 fn length(page: &Page, exceptions: &Exceptions) -> Option<Finding> {
     let count = tests_begin(page);
     let too_long = count > LINES_MAX && !exceptions.long.contains_key(&page.path);
-    too_long.then(|| Finding::new(&page.path, 0, format!("has {count} lines without tests, more than {LINES_MAX}; is there a second idea in it?")))
+    too_long.then(|| {
+        Finding::new(
+            &page.path,
+            0,
+            format!("has {count} lines without tests, more than {LINES_MAX}; is there a second idea in it?"),
+        )
+    })
 }
 
 /// The line without its comment; enough for code formatted by rustfmt.
@@ -68,7 +77,9 @@ fn code(line: &str) -> &str {
 }
 
 fn unsafe_lines(page: &Page) -> Vec<usize> {
-    let is_unsafe = |line: &str| code(line).split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe") && !line.contains('"');
+    let is_unsafe = |line: &str| {
+        code(line).split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe") && !line.contains('"')
+    };
     page.text.lines().enumerate().filter(|(_, line)| is_unsafe(line)).map(|(index, _)| index + 1).collect()
 }
 
@@ -76,11 +87,20 @@ fn unsafe_code(page: &Page, exceptions: &Exceptions) -> Vec<Finding> {
     let lines = unsafe_lines(page);
     let Some(first) = lines.first() else { return Vec::new() };
     if !exceptions.has_unsafe.contains_key(&page.path) {
-        return vec![Finding::new(&page.path, *first, format!("unsafe code in a file that is not listed in {}", super::exceptions::FILE_NAME))];
+        return vec![Finding::new(
+            &page.path,
+            *first,
+            format!("unsafe code in a file that is not listed in {}", super::exceptions::FILE_NAME),
+        )];
     }
     let reasons = page.text.matches("SAFETY").count() + page.text.matches("# Safety").count();
     let missing = lines.len() > reasons;
-    missing.then(|| Finding::new(&page.path, *first, format!("{} unsafe places but {reasons} safety comments", lines.len()))).into_iter().collect()
+    missing
+        .then(|| {
+            Finding::new(&page.path, *first, format!("{} unsafe places but {reasons} safety comments", lines.len()))
+        })
+        .into_iter()
+        .collect()
 }
 
 fn names(page: &Page) -> Option<Finding> {
@@ -114,7 +134,10 @@ fn lines(page: &Page) -> Vec<Finding> {
 
 fn is_glob_import(line: &str) -> bool {
     let line = code(line).trim();
-    let imports = line.starts_with("use ") || line.starts_with("pub use ") || line.starts_with("pub(crate) use ") || line.starts_with("pub(super) use ");
+    let imports = line.starts_with("use ")
+        || line.starts_with("pub use ")
+        || line.starts_with("pub(crate) use ")
+        || line.starts_with("pub(super) use ");
     imports && (line.contains("::*") || line.contains("{*") || line.contains(", *"))
 }
 
@@ -127,8 +150,13 @@ fn is_module_with_empty_name(line: &str) -> bool {
 fn stale(pages: &[Page], exceptions: &Exceptions) -> Vec<Finding> {
     let page = |path: &String| pages.iter().find(|page| page.path == *path);
     let long = exceptions.long.iter().filter(|(path, _)| page(path).is_none_or(|page| tests_begin(page) <= LINES_MAX));
-    let has_unsafe = exceptions.has_unsafe.iter().filter(|(path, _)| page(path).is_none_or(|page| unsafe_lines(page).is_empty()));
-    long.chain(has_unsafe).map(|(path, line)| Finding::new(&exceptions.path, *line, format!("{path} does not need its exception any more"))).collect()
+    let has_unsafe =
+        exceptions.has_unsafe.iter().filter(|(path, _)| page(path).is_none_or(|page| unsafe_lines(page).is_empty()));
+    long.chain(has_unsafe)
+        .map(|(path, line)| {
+            Finding::new(&exceptions.path, *line, format!("{path} does not need its exception any more"))
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -143,11 +171,20 @@ mod tests {
 
     #[test]
     fn each_rule_finds_its_fault_and_nothing_in_a_clean_file() {
-        let clean = "//! A file.\nuse std::fs;\nfn sum(a: u8) -> u8 {\n    a * 2 // unsafe words in comments are fine\n}\n";
+        let clean =
+            "//! A file.\nuse std::fs;\nfn sum(a: u8) -> u8 {\n    a * 2 // unsafe words in comments are fine\n}\n";
         assert_eq!(findings("crates/a/src/b.rs", clean), 0);
         assert_eq!(findings("crates/a/src/b.rs", "fn f() {}\n"), 1);
         assert_eq!(findings("crates/a/src/utils.rs", clean), 1);
-        for line in ["use std::fs::*;", "use a::{b, *};", "mod common;", "pub mod helpers {", "unsafe { f() }", concat!("to", "do!();"), concat!("#[ig", "nore]")] {
+        for line in [
+            "use std::fs::*;",
+            "use a::{b, *};",
+            "mod common;",
+            "pub mod helpers {",
+            "unsafe { f() }",
+            concat!("to", "do!();"),
+            concat!("#[ig", "nore]"),
+        ] {
             assert_eq!(findings("crates/a/src/b.rs", &format!("{clean}{line}\n")), 1, "{line}");
         }
     }
@@ -155,7 +192,8 @@ mod tests {
     #[test]
     fn only_lines_before_the_tests_count_and_only_tests_may_not_sleep() {
         let long = format!("//! A.\n{}", "fn f() {}\n".repeat(600));
-        let tests = format!("//! A.\nstd::thread::sleep(d);\n#[cfg(test)]\nmod tests {{\n{}}}\n", "fn f() {}\n".repeat(700));
+        let tests =
+            format!("//! A.\nstd::thread::sleep(d);\n#[cfg(test)]\nmod tests {{\n{}}}\n", "fn f() {}\n".repeat(700));
         assert_eq!(findings("crates/a/src/b.rs", &long), 1);
         assert_eq!(findings("crates/a/src/b.rs", &tests), 0);
         assert_eq!(findings("crates/a/tests/b.rs", "//! A.\nstd::thread::sleep(d);\n"), 1);
