@@ -101,7 +101,7 @@ impl Controller {
     ) -> Result<PartEntry, StoreError> {
         let _permit = self.physical_copy().await;
         let attempt = self.proposer().attempt();
-        let feed = Feed::Copy(Box::new(from.body(layout, offset, len)), Digests::new(slot.algorithm));
+        let feed = Feed::Copy(Box::new(from.body(layout, offset, len)), Box::new(Digests::new(slot.algorithm)));
         let (bucket, key) = (slot.bucket, slot.key);
         let content = NewContent { bucket, key, attempt, inline_bytes: None, size_hint: Some(len) };
         let stored = self.store(content, feed).await?;

@@ -20,7 +20,7 @@ pub(crate) enum Feed<'a> {
     /// From a client.
     Client(&'a mut dyn BodySource),
     /// From a version that is copied.
-    Copy(Box<dyn ReadBody>, Digests),
+    Copy(Box<dyn ReadBody>, Box<Digests>),
 }
 
 impl Feed<'_> {

@@ -50,9 +50,7 @@ fn check(cases: u32, length: std::ops::Range<usize>, setup: impl Fn() -> Setup) 
         compare(seed % 1_000_000, setup(), &program);
         Ok(())
     });
-    if let Err(error) = result {
-        panic!("{error}");
-    }
+    assert!(result.is_ok(), "{}", result.err().map(|e| e.to_string()).unwrap_or_default());
 }
 
 #[test]

@@ -43,16 +43,23 @@ fn a_copy_writes_no_data_and_outlives_its_source_in_every_shard() {
         let name = bucket.clone();
         node.run(|c| async move { ask::put(&c, &name, "m", content(1, 3_000_000)).await.expect("a put") });
         let before = appended(&node);
-        node.run(|c| async move {
-            for (from, to) in [("m", "a"), ("a", "z"), ("z", "m/2"), ("m", "m")] {
-                ask::copy(&c, &bucket, from, to).await.expect("a copy");
-            }
-            for gone in ["m", "a", "z"] {
-                ask::delete(&c, &bucket, gone, None).await.expect("a delete");
-            }
-            let (_, bytes) = ask::get(&c, &bucket, "m/2", None).await.expect("the copy of a copy of a copy");
-            assert_eq!(bytes, content(1, 3_000_000));
-        });
+        for survivor in ["m", "m/2", "z", "a"] {
+            let copy = node.fork();
+            let name = bucket.clone();
+            copy.run(|c| async move {
+                for (from, to) in [("m", "a"), ("a", "z"), ("z", "m/2"), ("m", "m")] {
+                    ask::copy(&c, &name, from, to).await.expect("a copy");
+                }
+                for gone in ["m", "a", "z", "m/2"].into_iter().filter(|key| *key != survivor) {
+                    ask::delete(&c, &name, gone, None).await.expect("a delete");
+                }
+                let (_, bytes) = ask::get(&c, &name, survivor, None).await.expect("a copy of a copy of a copy");
+                assert_eq!(bytes, content(1, 3_000_000));
+            });
+            copy.check_rows();
+            let condemned = rows::condemned(&copy.metadata.snapshot(), &KeyRange::ALL, None).count();
+            assert_eq!((condemned, appended(&copy)), (0, 0), "{survivor}");
+        }
         assert_eq!(appended(&node), before);
     }
 }

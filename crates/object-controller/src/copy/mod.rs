@@ -105,7 +105,7 @@ impl Controller {
     ) -> Result<Outcome, StoreError> {
         let _permit = self.physical_copy().await;
         let size = object.size;
-        let feed = Feed::Copy(Box::new(from.body(layout, 0, size)), Digests::new(None));
+        let feed = Feed::Copy(Box::new(from.body(layout, 0, size)), Box::new(Digests::new(None)));
         let (bucket, key) = (&target.bucket, &target.key);
         let content = NewContent { bucket, key, attempt, inline_bytes: None, size_hint: Some(size) };
         let stored = self.store(content, feed).await?;
