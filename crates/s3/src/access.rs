@@ -6,6 +6,7 @@
 //! written in the operation.
 
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::limits;
 use crate::policy::{self, Action, Policy, Verdict};
 use crate::request::Identity;
 use crate::xml;
@@ -14,9 +15,6 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{BucketId, ObjectKey};
-
-/// Parsed policies remembered; about 1 KiB each, so 1 MiB.
-const POLICIES_MAX: usize = 1000;
 
 /// Parsed policies by bucket incarnation and generation.
 #[derive(Default)]
@@ -46,7 +44,7 @@ impl Policies {
         };
         let policy = Arc::new(policy);
         let mut parsed = self.parsed.lock();
-        if parsed.len() >= POLICIES_MAX {
+        if parsed.len() >= limits::POLICIES_REMEMBERED_MAX {
             parsed.clear();
         }
         parsed.insert(bucket.id, (bucket.generation, Arc::clone(&policy)));

@@ -4,13 +4,10 @@
 //! split a header. Refuses to know: who may read the bucket (CORS grants nothing).
 
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::limits;
 use crate::xml::{self, XmlNode};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Rules of one bucket, as AWS.
-const RULES_MAX: usize = 100;
-/// Bytes of the document, as AWS.
-const CONFIG_MAX_BYTES: usize = 64 << 10;
 const METHODS: [&str; 5] = ["GET", "PUT", "HEAD", "POST", "DELETE"];
 const VARY: HeaderValue =
     HeaderValue::from_static("Origin, Access-Control-Request-Headers, Access-Control-Request-Method");
@@ -37,10 +34,10 @@ fn invalid(message: String) -> S3Error {
 impl Cors {
     /// Reads and checks a `CORSConfiguration`.
     pub fn parse(document: &[u8]) -> S3Result<Cors> {
-        let root = xml::parse(document, "CORSConfiguration", CONFIG_MAX_BYTES)?;
+        let root = xml::parse(document, "CORSConfiguration", limits::SETTING_MAX_BYTES)?;
         let rules = root.all("CORSRule").map(Rule::parse).collect::<S3Result<Vec<_>>>()?;
         let only_rules = root.children.len() == rules.len();
-        if rules.is_empty() || rules.len() > RULES_MAX || !only_rules {
+        if rules.is_empty() || rules.len() > limits::CORS_RULES_MAX || !only_rules {
             return Err(S3Error::new(S3Code::MalformedXML));
         }
         Ok(Cors { rules })

@@ -1,6 +1,6 @@
 //! Every limit of the S3 edge by name, with its arithmetic.
 //!
-//! Promises: no other file of the protocol half hides a number that bounds memory or time.
+//! Promises: no other file hides a number that bounds memory or time.
 
 use std::time::Duration;
 
@@ -64,3 +64,19 @@ pub const POLICY_CONDITIONS_MAX: usize = 100;
 pub const READ_BUFFER_MAX_BYTES: usize = 256 << 10;
 /// Empty lines before a request line (RFC 9112 2.2 lets a server skip some).
 pub const EMPTY_LINES_MAX: u32 = 4;
+/// Parsed bucket policies remembered: about 1 KiB each, so 1 MiB.
+pub const POLICIES_REMEMBERED_MAX: usize = 1000;
+/// Bytes of a bucket policy, as AWS.
+pub const BUCKET_POLICY_MAX_BYTES: usize = 20 << 10;
+/// Bytes read of a bucket policy before its own limit is judged, so that it is judged with its own code.
+pub const BUCKET_POLICY_READ_MAX_BYTES: usize = 256 << 10;
+/// Cross-origin rules of a bucket, as AWS.
+pub const CORS_RULES_MAX: usize = 100;
+/// Bytes of a settings document (CORS, tags, ACL, versioning, ...): AWS's limit for CORS, which is the largest.
+pub const SETTING_MAX_BYTES: usize = 64 << 10;
+/// Buckets of one page of ListBuckets, as AWS.
+pub const LIST_BUCKETS_MAX: u32 = 10_000;
+/// Parts of one page of ListParts and GetObjectAttributes, as AWS.
+pub const LIST_PARTS_MAX: u32 = 1000;
+/// Deletes of one batch under way at once: enough to share a flush, few enough to be fair.
+pub const DELETE_CONCURRENT_MAX: usize = 64;

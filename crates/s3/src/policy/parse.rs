@@ -4,11 +4,10 @@ use super::action::is_known;
 use super::wildcard;
 use super::{Effect, Policy, Principal, Statement};
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::limits;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// Bytes of a policy, as AWS.
-const POLICY_MAX_BYTES: usize = 20 << 10;
 /// The versions of the language.
 const VERSIONS: [&str; 2] = ["2012-10-17", "2008-10-17"];
 const RESOURCE_PREFIX: &str = "arn:aws:s3:::";
@@ -84,7 +83,7 @@ fn unsupported(what: &str) -> S3Error {
 
 /// Reads the policy of `bucket`. `is_account` says whether a canonical id names an account.
 pub fn parse(json: &[u8], bucket: &str, is_account: &dyn Fn(&str) -> bool) -> S3Result<Policy> {
-    if json.len() > POLICY_MAX_BYTES {
+    if json.len() > limits::BUCKET_POLICY_MAX_BYTES {
         return Err(malformed("Policies may not exceed 20 KiB"));
     }
     let document: Document =

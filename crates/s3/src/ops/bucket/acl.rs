@@ -1,7 +1,7 @@
 //! ACLs and ownership as AWS has them where ACLs are disabled: the owner of the bucket owns all, and nothing else can be said.
 
-use super::SETTING_MAX_BYTES;
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::limits::SETTING_MAX_BYTES;
 use crate::ops::{Service, headers, not_implemented};
 use crate::policy::Action;
 use crate::request::{Identity, S3Request};

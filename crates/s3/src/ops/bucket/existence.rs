@@ -1,7 +1,7 @@
 //! CreateBucket, HeadBucket, DeleteBucket, GetBucketLocation.
 
-use super::SETTING_MAX_BYTES;
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::limits::SETTING_MAX_BYTES;
 use crate::ops::{Service, not_implemented};
 use crate::policy::Action;
 use crate::request::{Identity, S3Request};

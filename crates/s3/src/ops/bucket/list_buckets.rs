@@ -1,6 +1,7 @@
 //! ListBuckets: only the caller's own.
 
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::limits::LIST_BUCKETS_MAX;
 use crate::ops::Service;
 use crate::ops::list::paging;
 use crate::request::{Identity, S3Request};
@@ -8,15 +9,12 @@ use crate::response::S3Response;
 use crate::xml::XmlWriter;
 use object_controller::api::ObjectStore;
 
-/// Buckets of one page, as AWS.
-const MAX_BUCKETS: u32 = 10_000;
-
 pub fn list_buckets<S: ObjectStore>(service: &Service<S>, request: &S3Request) -> S3Result<S3Response> {
     let Identity::Account(credential) = &request.identity else {
         return Err(S3Error::new(S3Code::AccessDenied));
     };
     let query = &request.query;
-    let max = paging::max_of(query, "max-buckets", MAX_BUCKETS)? as usize;
+    let max = paging::max_of(query, "max-buckets", LIST_BUCKETS_MAX)? as usize;
     let prefix = query.get("prefix").unwrap_or_default();
     let region = query.get("bucket-region");
     let after = match query.get("continuation-token") {

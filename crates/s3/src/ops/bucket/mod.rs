@@ -21,6 +21,3 @@ pub use tagging::{delete_tagging, get_tagging, put_tagging};
 pub use tagging::{parse_tagging, write_tagging};
 pub use unset::{delete_lifecycle, read_unset};
 pub use versioning::{get_versioning, put_versioning};
-
-/// Bytes of a settings document; the largest is a CORS configuration.
-const SETTING_MAX_BYTES: usize = 64 << 10;

@@ -2,6 +2,7 @@
 
 use crate::access::PublicAccessBlock;
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::limits::BUCKET_POLICY_READ_MAX_BYTES;
 use crate::ops::{Service, json};
 use crate::policy::{self, Action};
 use crate::request::S3Request;
@@ -9,9 +10,6 @@ use crate::response::S3Response;
 use crate::xml::XmlWriter;
 use object_controller::api::{BucketChange, ObjectStore};
 use std::collections::BTreeSet;
-
-/// Read before the policy's own limit (20 KiB) is judged, so that it is judged with its own code.
-const POLICY_READ_MAX_BYTES: usize = 256 << 10;
 
 pub fn get_policy<S: ObjectStore>(service: &Service<S>, request: &S3Request) -> S3Result<S3Response> {
     let bucket = service.open_bucket(request)?;
@@ -25,7 +23,7 @@ pub fn get_policy<S: ObjectStore>(service: &Service<S>, request: &S3Request) -> 
 pub async fn put_policy<S: ObjectStore>(service: &Service<S>, mut request: S3Request) -> S3Result<S3Response> {
     let bucket = service.open_bucket(&request)?;
     service.access(&request.identity, &bucket).require(Action::PutBucketPolicy)?;
-    let document = request.body.read_all(POLICY_READ_MAX_BYTES).await?;
+    let document = request.body.read_all(BUCKET_POLICY_READ_MAX_BYTES).await?;
     let accounts: BTreeSet<String> =
         service.store.users().into_iter().map(|c| c.account.canonical_id.clone()).collect();
     // The owner may be root, which is not among the users.

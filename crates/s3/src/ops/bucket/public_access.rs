@@ -1,8 +1,8 @@
 //! GetPublicAccessBlock, PutPublicAccessBlock, DeletePublicAccessBlock. All four switches are enforced (`access`).
 
-use super::SETTING_MAX_BYTES;
 use crate::access::PublicAccessBlock;
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::limits::SETTING_MAX_BYTES;
 use crate::ops::Service;
 use crate::policy::Action;
 use crate::request::S3Request;

@@ -1,7 +1,7 @@
 //! Tags of a bucket, and the document that tags of buckets and objects share.
 
-use super::SETTING_MAX_BYTES;
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::limits::SETTING_MAX_BYTES;
 use crate::ops::{Service, headers};
 use crate::policy::Action;
 use crate::request::S3Request;

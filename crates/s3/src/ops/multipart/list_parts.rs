@@ -2,6 +2,7 @@
 
 use super::upload_of;
 use crate::error::S3Result;
+use crate::limits::LIST_PARTS_MAX;
 use crate::ops::list::paging;
 use crate::ops::object::checksum_element;
 use crate::ops::{Service, headers, key_of};
@@ -11,16 +12,13 @@ use crate::response::S3Response;
 use crate::xml::XmlWriter;
 use object_controller::api::ObjectStore;
 
-/// Parts of one page, as AWS.
-const PARTS_MAX: u32 = 1000;
-
 pub async fn list_parts<S: ObjectStore>(service: &Service<S>, request: &S3Request) -> S3Result<S3Response> {
     let bucket = service.open_bucket(request)?;
     let key = key_of(request)?;
     service.access(&request.identity, &bucket).require_key(Action::ListMultipartUploadParts, key)?;
     let query = &request.query;
     let encoding = paging::Encoding::of(query)?;
-    let max = paging::max_of(query, "max-parts", PARTS_MAX)?;
+    let max = paging::max_of(query, "max-parts", LIST_PARTS_MAX)?;
     let after = match query.get("part-number-marker") {
         Some(text) if !text.is_empty() => paging::max_of(query, "part-number-marker", u32::MAX)?,
         _ => 0,

@@ -1,14 +1,13 @@
 //! GetObjectAcl and PutObjectAcl where ACLs are disabled.
 
 use crate::error::S3Result;
+use crate::limits::SETTING_MAX_BYTES;
 use crate::ops::bucket::{check_acl_document, write_acl};
 use crate::ops::{Service, headers, key_of};
 use crate::policy::Action;
 use crate::request::S3Request;
 use crate::response::S3Response;
 use object_controller::api::ObjectStore;
-
-const ACL_MAX_BYTES: usize = 64 << 10;
 
 pub async fn get_object_acl<S: ObjectStore>(service: &Service<S>, request: &S3Request) -> S3Result<S3Response> {
     let bucket = service.open_bucket(request)?;
@@ -28,7 +27,7 @@ pub async fn put_object_acl<S: ObjectStore>(service: &Service<S>, mut request: S
         let version = headers::version_of(&request.query)?;
         let action = if version.is_some() { Action::PutObjectVersionAcl } else { Action::PutObjectAcl };
         service.access(&request.identity, &bucket).require_key(action, key_of(&request)?)?;
-        request.body.read_all(ACL_MAX_BYTES).await?
+        request.body.read_all(SETTING_MAX_BYTES).await?
     };
     let bucket = service.open_bucket(&request)?;
     headers::refuse_acls(&request.headers)?;

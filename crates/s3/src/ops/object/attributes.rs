@@ -2,6 +2,7 @@
 
 use super::copy::{checksum_element, write_checksum};
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::limits::LIST_PARTS_MAX;
 use crate::ops::{Service, headers, key_of};
 use crate::policy::Action;
 use crate::request::S3Request;
@@ -11,8 +12,6 @@ use http::header;
 use object_controller::api::{ObjectInfo, ObjectStore, ReadHandle};
 
 const KNOWN: [&str; 5] = ["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"];
-/// Parts of one page, as AWS.
-const PARTS_MAX: u32 = 1000;
 
 pub async fn get_object_attributes<S: ObjectStore>(service: &Service<S>, request: &S3Request) -> S3Result<S3Response> {
     let bucket = service.open_bucket(request)?;
@@ -86,7 +85,7 @@ fn number(request: &S3Request, name: &str, default: u32) -> S3Result<u32> {
 
 async fn write_parts(w: &mut XmlWriter, handle: &dyn ReadHandle, request: &S3Request, count: u32) -> S3Result<()> {
     let marker = number(request, "x-amz-part-number-marker", 0)?;
-    let max = number(request, "x-amz-max-parts", PARTS_MAX)?.min(PARTS_MAX);
+    let max = number(request, "x-amz-max-parts", LIST_PARTS_MAX)?.min(LIST_PARTS_MAX);
     // Part numbers ascend: those above the marker stand at or before the marker's own place.
     let mut parts = handle.parts(0, count).await?;
     parts.retain(|p| p.number > marker);

@@ -154,3 +154,14 @@ async fn check_copied_tags<S: ObjectStore>(
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_131_a_source_that_is_too_large_for_one_copy_is_an_invalid_request() {
+        let bucket = BucketName::new("bucket").expect("a valid name");
+        assert_eq!(source_failure(StoreError::TooLarge, &bucket).code, S3Code::InvalidRequest);
+    }
+}

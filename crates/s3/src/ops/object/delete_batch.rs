@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::conditions::{any_date, bare_etag};
 use crate::error::{S3Code, S3Error, S3Result};
-use crate::limits::XML_MAX_BYTES;
+use crate::limits::{DELETE_CONCURRENT_MAX, XML_MAX_BYTES};
 use crate::ops::{Service, headers};
 use crate::policy::Action;
 use crate::request::S3Request;
@@ -13,9 +13,6 @@ use futures_util::future::join_all;
 use object_controller::api::{BucketInfo, DeleteConditions, DeleteObject, DeleteOutcome, ObjectStore};
 use std::sync::Arc;
 use types::{ObjectKey, VersionId, limits};
-
-/// Deletes under way at once: enough to share a flush, few enough to be fair.
-const CONCURRENT: usize = 64;
 
 /// An entry as it was sent.
 struct Entry {
@@ -35,7 +32,7 @@ pub async fn delete_objects<S: ObjectStore>(service: &Service<S>, mut request: S
     let (entries, quiet) = parse(&document)?;
     let access = service.access(&request.identity, &bucket);
     let mut w = XmlWriter::document("DeleteResult");
-    for group in entries.chunks(CONCURRENT) {
+    for group in entries.chunks(DELETE_CONCURRENT_MAX) {
         let results = join_all(group.iter().map(|entry| delete(service, &bucket, &access, entry))).await;
         for (entry, result) in group.iter().zip(results) {
             match result {

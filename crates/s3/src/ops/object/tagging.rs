@@ -1,6 +1,7 @@
 //! GetObjectTagging, PutObjectTagging, DeleteObjectTagging.
 
 use crate::error::S3Result;
+use crate::limits::SETTING_MAX_BYTES;
 use crate::ops::bucket::{parse_tagging, write_tagging};
 use crate::ops::{Service, headers, key_of};
 use crate::policy::Action;
@@ -8,9 +9,6 @@ use crate::request::S3Request;
 use crate::response::S3Response;
 use object_controller::api::{ObjectStore, Tag};
 use types::limits;
-
-/// Bytes of a document of ten tags, with room.
-const TAGGING_MAX_BYTES: usize = 64 << 10;
 
 pub async fn get_object_tagging<S: ObjectStore>(service: &Service<S>, request: &S3Request) -> S3Result<S3Response> {
     let bucket = service.open_bucket(request)?;
@@ -30,7 +28,7 @@ pub async fn put_object_tagging<S: ObjectStore>(service: &Service<S>, mut reques
     let action = if version.is_some() { Action::PutObjectVersionTagging } else { Action::PutObjectTagging };
     let bucket = service.open_bucket(&request)?;
     service.access(&request.identity, &bucket).require_key(action, key_of(&request)?)?;
-    let document = request.body.read_all(TAGGING_MAX_BYTES).await?;
+    let document = request.body.read_all(SETTING_MAX_BYTES).await?;
     let tags = parse_tagging(&document, limits::OBJECT_TAGS_MAX)?;
     set_tags(service, &request, action, tags, S3Response::ok()).await
 }
