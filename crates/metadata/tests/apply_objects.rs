@@ -453,6 +453,8 @@ fn an_abandoned_content_counts_its_bytes_and_is_condemned() {
     let body = metadata::read::content::body(&store.rows, BUCKET, &key("k"), metadata::rows::BodyId::whole(id));
     let Ok(Some(metadata::rows::BodyRow::Content { size, .. })) = body else { panic!("there") };
     assert_eq!(size, 6 * EXTENT_BYTES as u64);
+    assert_eq!(metadata::read::content::has_body_of(&store.rows, &home("k"), id).ok(), Some(true));
+    assert_eq!(metadata::read::content::has_body_of(&store.rows, &home("kk"), id).ok(), Some(false));
     let (put, _) = store.put("k");
     assert_eq!(refused(store.key_as(put, "k", KeyOp::Abandon { runs: runs(put) })), Refusal::ContentTaken);
     assert_eq!(store.condemned(0, false), [(home("k"), id)]);

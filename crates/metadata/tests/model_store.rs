@@ -73,10 +73,13 @@ struct Version {
     multipart: bool,
 }
 
+/// Attempt and bytes of each part by number.
+type Parts = BTreeMap<u32, (AttemptId, Piece)>;
+
 #[derive(Default)]
 struct Model {
     keys: BTreeMap<&'static str, Vec<Version>>,
-    uploads: Vec<(AttemptId, &'static str, BTreeMap<u32, (AttemptId, Piece)>)>,
+    uploads: Vec<(AttemptId, &'static str, Parts)>,
 }
 
 impl Model {

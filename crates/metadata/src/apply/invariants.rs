@@ -1,4 +1,4 @@
-//! What must be true of the rows after every entry. For tests and the audit.
+//! What must be true of the rows after every entry. For tests: it holds the rows of a whole range in memory.
 
 use crate::format::family;
 use crate::read::{ReadError, content, get, object, root, upload};

@@ -17,6 +17,12 @@ pub fn body(read: &dyn Read, bucket: BucketId, key: &ObjectKey, id: BodyId) -> R
     get(read, &key::body(bucket, key, id))
 }
 
+/// Whether a version or part of this key owns something under that id: what tells an owner row whose copy took effect.
+pub fn has_body_of(read: &dyn Read, at: &Home, id: AttemptId) -> Result<bool, ReadError> {
+    let from = key::of_id(family::BODY, at.bucket, &at.key, id);
+    Ok(read.range(&from, &key::successor(from.clone())).next().transpose()?.is_some())
+}
+
 /// Parts of a manifest from the `index`-th (0-based) on: at most `max`.
 pub fn manifest(
     read: &dyn Read,

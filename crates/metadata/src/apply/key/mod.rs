@@ -30,10 +30,11 @@ pub(super) fn decide(work: &mut Work<'_>, entry: &Entry, command: &KeyCommand) -
         return Ok(known);
     }
     judge_fence(work, entry)?;
-    judge_time(work, entry)?;
     if let KeyOp::Abandon { runs } = &command.op {
+        // Nobody waits for it and nobody sees it: better late than never.
         return put::abandon(work, &at, runs);
     }
+    judge_time(work, entry)?;
     let bucket = admit(bucket, command.generation)?;
     let target = Target { at: &at, bucket: &bucket };
     match &command.op {
