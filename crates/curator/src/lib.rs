@@ -1,53 +1,28 @@
-//! Seal, settle, reclaim, scrub, audit: never in the way of a client.
+//! Seal, settle, reclaim, punch, repair, scrub, audit: never in the way of a client.
+//!
+//! Promises: space is given back only for what an entry called dead, and an entry calls dead only what was proved to be owned by
+//! nobody (protocols.md 4 and 5); whatever cannot be read postpones the work that asked for it (rule R30); a bad copy is replaced
+//! by a new one and set aside, never overwritten and never deleted (rules R52, R55, R66b); a crash at any point leaves what the
+//! next start goes on from. Refuses to know: S3, HTTP, who the clients are.
+//!
+//! Reading order: [`Curator`] (the background task), [`Rounds`] (what one round does, in which order), `groups` (what happens to
+//! extent groups), `contents` (what happens to contents), `scrub`, `audit`.
 
-use env::Env;
-use object_controller::Controller;
-use std::time::Duration;
+mod access;
+pub mod audit;
+mod config;
+mod contents;
+mod curator;
+mod error;
+mod groups;
+mod limits;
+mod ranges;
+mod rounds;
+pub mod scrub;
 
-/// How the curator works.
-#[derive(Clone)]
-pub struct Config {
-    /// Clock, randomness, tasks.
-    pub env: Env,
-    /// Wait between condemning and reclaiming.
-    pub reclaim_delay: Duration,
-}
-
-impl Config {
-    /// Defaults.
-    pub fn new(env: Env) -> Config {
-        Config { env, reclaim_delay: Duration::from_secs(600) }
-    }
-}
-
-/// The node's curator.
-pub struct Curator {
-    controller: Controller,
-}
-
-impl Curator {
-    /// Starts it.
-    pub fn start(controller: Controller, _config: Config) -> Curator {
-        Curator { controller }
-    }
-
-    /// Ends it.
-    pub async fn stop(&self) {
-        self.controller.tend().await;
-    }
-
-    /// What it does now.
-    pub fn status(&self) -> &'static str {
-        "idle"
-    }
-
-    /// Not there yet.
-    pub async fn audit(&self, _report: impl FnMut(u64, u64, &str) + Send) -> Result<(), String> {
-        Err("not there yet".to_owned())
-    }
-
-    /// Not there yet.
-    pub async fn scrub(&self, _report: impl FnMut(u64, u64, &str) + Send) -> Result<(), String> {
-        Err("not there yet".to_owned())
-    }
-}
+pub use audit::report::{AuditReport, Difference, DifferenceKind};
+pub use config::Config;
+pub use curator::Curator;
+pub use error::CuratorError;
+pub use rounds::{RoundReport, Rounds, Status};
+pub use scrub::ScrubReport;

@@ -1,0 +1,118 @@
+//! One group: what contents name of it, what its record says, what stands in the files of its replicas.
+
+use super::report::{AuditReport, DifferenceKind};
+use crate::access::Access;
+use crate::contents::references::Extent;
+use crate::groups::frames::{self, File, Found};
+use crate::ranges::{self, FIRST, Ranges};
+use metadata::rows::{GroupRecord, GroupState, ReplicaState};
+use std::collections::BTreeMap;
+use types::GroupId;
+
+/// What is compared.
+pub(super) struct Subject<'a> {
+    pub(super) id: GroupId,
+    pub(super) record: &'a GroupRecord,
+    pub(super) extents: &'a [Extent],
+    /// Dead by the outbox, not yet by the record.
+    pub(super) pending: &'a Ranges,
+}
+
+pub(super) async fn compare(access: &Access, group: Subject<'_>, report: &mut AuditReport) {
+    let found = frames::look(access, group.id, group.record).await;
+    group.record_against_extents(report);
+    group.extents_against_files(&found, report);
+    let live = group.record.writer == access.controller().session();
+    group.files_against_extents(&found, live, report);
+    group.replicas(&found, report);
+}
+
+impl Subject<'_> {
+    fn record_against_extents(&self, report: &mut AuditReport) {
+        for extent in self.extents {
+            let bytes = extent.range().1;
+            if extent.owed {
+                report.pending_bytes += bytes;
+                continue;
+            }
+            report.owned_extents += 1;
+            report.owned_bytes += bytes;
+            if ranges::contains(&self.record.dead, extent.offset) {
+                report.differ(DifferenceKind::OwnedAndDead, bytes, self.name(extent));
+            }
+        }
+        if self.record.settled {
+            let known = self.extents.iter().map(Extent::range).chain(self.pending.iter().copied());
+            let known = ranges::merge(known.chain(self.record.dead.iter().copied()));
+            for (offset, bytes) in ranges::rest(FIRST, self.record.length, &known) {
+                report.differ(DifferenceKind::Unaccounted, bytes, format!("group {}: {bytes} at {offset}", self.id));
+            }
+        }
+    }
+
+    fn extents_against_files(&self, found: &Found, report: &mut AuditReport) {
+        for extent in self.extents.iter().filter(|extent| !extent.owed) {
+            let standing = found.frames.get(&(extent.offset, extent.content, extent.index));
+            let standing = standing.filter(|frame| frame.payload_bytes == extent.payload_bytes);
+            for (place, replica) in self.record.replicas.iter().enumerate() {
+                if standing.is_some_and(|frame| frame.on.contains(&place)) {
+                    report.stored_bytes += extent.range().1;
+                } else {
+                    let what = format!("{} is not on disk {}", self.name(extent), replica.disk);
+                    report.differ(DifferenceKind::Lost, extent.range().1, what);
+                }
+            }
+        }
+    }
+
+    fn files_against_extents(&self, found: &Found, live: bool, report: &mut AuditReport) {
+        let named: BTreeMap<u64, &Extent> = self.extents.iter().map(|extent| (extent.offset, extent)).collect();
+        let mut unsettled = 0;
+        for ((offset, content, index), frame) in &found.frames {
+            let bytes = frame.frame_bytes;
+            let copies = frame.on.len() as u64;
+            if named.get(offset).is_some_and(|extent| extent.content == *content && extent.index == *index) {
+                continue;
+            }
+            if ranges::contains(&self.record.dead, *offset) {
+                report.unpunched_bytes += bytes * copies;
+            } else if ranges::contains(self.pending, *offset) {
+                // Counted with the outbox.
+            } else if self.record.settled {
+                let what = format!("group {}: content {content:?} extent {index} at {offset}", self.id);
+                report.differ(DifferenceKind::Leaked, bytes * copies, what);
+            } else if live {
+                report.in_progress_bytes += bytes;
+            } else {
+                unsettled += bytes;
+            }
+        }
+        if !live && !self.record.settled {
+            let what = format!("group {} of an ended session: {unsettled} bytes are owned by nobody as yet", self.id);
+            report.differ(DifferenceKind::Unsettled, unsettled, what);
+        }
+    }
+
+    fn replicas(&self, found: &Found, report: &mut AuditReport) {
+        if self.record.state != GroupState::Sealed {
+            return;
+        }
+        for (replica, file) in self.record.replicas.iter().zip(&found.files) {
+            let what = match (replica.state, file) {
+                (ReplicaState::Whole, File::Walked { .. }) => continue,
+                (ReplicaState::Whole, File::Missing) if self.record.length <= FIRST => continue,
+                (ReplicaState::Whole, File::Missing) => "its file is not there".to_owned(),
+                (_, File::NoDisk) => "the disk is not here".to_owned(),
+                (_, File::Unreadable(why)) => why.clone(),
+                (ReplicaState::Holds(bytes), _) if bytes >= self.record.length => continue,
+                (ReplicaState::Holds(bytes), _) => format!("it holds {bytes} of {} bytes", self.record.length),
+                (ReplicaState::Open | ReplicaState::NotAnswered, _) => "it has not answered".to_owned(),
+            };
+            report.differ(DifferenceKind::Replica, 0, format!("group {} on disk {}: {what}", self.id, replica.disk));
+        }
+    }
+
+    fn name(&self, extent: &Extent) -> String {
+        format!("content {:?} extent {} in group {} at {}", extent.content, extent.index, self.id, extent.offset)
+    }
+}

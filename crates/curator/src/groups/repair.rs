@@ -1,0 +1,302 @@
+//! A replica that is damaged, short or gone is replaced by a new copy (protocols.md 2; rules R50, R52, R55, R66b).
+//!
+//! Promises: every frame of the new file was verified when it was read from the best replica, and again when the file was read
+//! back; the record is switched by compare-and-set before the bad file is set aside; nothing is overwritten. If an owned frame is
+//! bad everywhere, every file stays where it is and the objects are named. Refuses to know: how the damage was found.
+
+use super::files;
+use super::frames::{self, File, Found};
+use super::hurt;
+use crate::access::Access;
+use crate::error::CuratorError;
+use crate::ranges::{self, FIRST};
+use crate::rounds::RoundReport;
+use extent_store::{CopyError, DiskStore, Frame, FrameAddress};
+use metadata::command::RootCommand;
+use metadata::rows::{GroupRecord, GroupState, Home, Replica, ReplicaState};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use types::{ContentId, DiskId, GroupId};
+
+/// Replicas to be looked at closely, by group.
+#[derive(Default)]
+pub(crate) struct Repairs {
+    queue: BTreeMap<GroupId, BTreeSet<DiskId>>,
+}
+
+impl Repairs {
+    pub(crate) fn add(&mut self, group: GroupId, disk: DiskId) {
+        self.queue.entry(group).or_default().insert(disk);
+    }
+
+    /// Those that hold less than they should.
+    pub(crate) fn add_short(&mut self, group: GroupId, record: &GroupRecord) {
+        for replica in record.replicas.iter().filter(|r| is_short(record, r)) {
+            self.add(group, replica.disk);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn groups(&self) -> Vec<GroupId> {
+        self.queue.keys().copied().collect()
+    }
+
+    pub(crate) fn take(&mut self, group: GroupId) -> BTreeSet<DiskId> {
+        self.queue.remove(&group).unwrap_or_default()
+    }
+}
+
+fn is_short(record: &GroupRecord, replica: &Replica) -> bool {
+    matches!(replica.state, ReplicaState::Holds(bytes) if bytes < record.length)
+}
+
+/// How a repair ended.
+#[derive(Debug)]
+pub(crate) enum Repaired {
+    /// Nothing is wrong (any more).
+    Sound,
+    /// So many replicas were replaced.
+    Replaced(u64),
+    /// It cannot be done now; why.
+    Waits(String),
+    /// These owned extents are bad on every replica.
+    Hurt(Vec<String>),
+}
+
+/// A frame that the copy must have.
+struct Wanted {
+    offset: u64,
+    home: Home,
+    content: ContentId,
+    index: u32,
+    payload_bytes: u32,
+}
+
+/// Replaces what is bad of the group on these disks.
+pub(crate) async fn repair(
+    access: &Access,
+    group: GroupId,
+    suspects: &BTreeSet<DiskId>,
+    report: &mut RoundReport,
+) -> Result<Repaired, CuratorError> {
+    let mut replaced = 0;
+    loop {
+        let Some(record) = access.group(group).await? else { return Ok(Repaired::Sound) };
+        if record.state != GroupState::Sealed {
+            return Ok(Repaired::Waits("it is not sealed yet".into()));
+        }
+        let found = frames::look(access, group, &record).await;
+        let wanted = match wanted(access, group, &record, &found).await? {
+            Ok(wanted) => wanted,
+            Err(hurt) => return Ok(Repaired::Hurt(hurt)),
+        };
+        let Some(bad) = first_bad(access, group, &record, &found, suspects, &wanted).await else {
+            return Ok(if replaced == 0 { Repaired::Sound } else { Repaired::Replaced(replaced) });
+        };
+        match replace(access, group, &record, bad, &wanted, report).await? {
+            Ok(()) => replaced += 1,
+            Err(other) => return Ok(other),
+        }
+    }
+}
+
+/// What stands below the length and is not dead. `Err`: owned extents for which no replica has even a header.
+async fn wanted(
+    access: &Access,
+    group: GroupId,
+    record: &GroupRecord,
+    found: &Found,
+) -> Result<Result<Vec<Wanted>, Vec<String>>, CuratorError> {
+    let known = ranges::merge(found.ranges().into_iter().chain(record.dead.iter().copied()));
+    let gap = ranges::rest(FIRST, record.length, &known);
+    if !gap.is_empty() {
+        let lost = hurt::owned_in(access, group, &gap).await?;
+        if !lost.is_empty() {
+            let mut lines = Vec::new();
+            for (home, extent) in &lost {
+                lines.push(hurt::describe(access, group, extent.offset, home, extent.index).await);
+            }
+            return Ok(Err(lines));
+        }
+    }
+    let live = found.frames.iter().filter(|((offset, ..), frame)| {
+        offset + frame.frame_bytes <= record.length && !ranges::contains(&record.dead, *offset)
+    });
+    let wanted = live.map(|((offset, ..), frame)| Wanted {
+        offset: *offset,
+        home: frame.home.clone(),
+        content: frame.content,
+        index: frame.index,
+        payload_bytes: frame.payload_bytes,
+    });
+    Ok(Ok(wanted.collect()))
+}
+
+/// Place of the first suspect replica that is not as it should be. All of it is read.
+async fn first_bad(
+    access: &Access,
+    group: GroupId,
+    record: &GroupRecord,
+    found: &Found,
+    suspects: &BTreeSet<DiskId>,
+    wanted: &[Wanted],
+) -> Option<usize> {
+    for (place, replica) in record.replicas.iter().enumerate() {
+        if !suspects.contains(&replica.disk) {
+            continue;
+        }
+        if is_short(record, replica) || found.files.get(place).is_some_and(|f| matches!(f, File::NoDisk)) {
+            return Some(place);
+        }
+        for frame in wanted {
+            if read(access, group, replica, frame).await.is_none() {
+                return Some(place);
+            }
+        }
+        if wanted.is_empty() && matches!(found.files.get(place), Some(File::Unreadable(_))) {
+            return Some(place);
+        }
+    }
+    None
+}
+
+/// The frame, verified in full, from that replica.
+async fn read(access: &Access, group: GroupId, replica: &Replica, wanted: &Wanted) -> Option<Frame> {
+    let disk = access.disks().get(replica.disk)?;
+    let address = FrameAddress { group, generation: replica.file_generation, offset: wanted.offset };
+    let frame = disk.read_frame(address).await.ok()?;
+    let header = frame.header();
+    let same = header.origin.content == wanted.content
+        && header.origin.index == wanted.index
+        && header.payload_bytes() == wanted.payload_bytes;
+    same.then_some(frame)
+}
+
+/// Writes the new copy, switches the record, sets the old file aside.
+async fn replace(
+    access: &Access,
+    group: GroupId,
+    record: &GroupRecord,
+    bad: usize,
+    wanted: &[Wanted],
+    report: &mut RoundReport,
+) -> Result<Result<(), Repaired>, CuratorError> {
+    let Some(old) = record.replicas.get(bad).copied() else { return Ok(Err(Repaired::Sound)) };
+    let generation = record.generation + 1;
+    let mut why = "no other disk may take the copy".to_owned();
+    for disk in targets(access, record, &old).await {
+        match write_copy(access, group, record, bad, wanted, &disk, generation).await? {
+            Ok(()) => return switch(access, group, record, bad, &disk, report).await,
+            Err(Failed::Hurt(lines)) => return Ok(Err(Repaired::Hurt(lines))),
+            Err(Failed::Copy(CopyError::Exists)) => {
+                // Left by a crash between copy and switch, or by a switch that lost: named by no record.
+                files::quarantine(&disk, group, generation, "an unused copy", report).await;
+                why = "an unused copy was in the way".into();
+            }
+            Err(Failed::Copy(error)) => {
+                tracing::warn!(%group, disk = %disk.id(), %error, "a copy was not made");
+                why = error.to_string();
+            }
+        }
+    }
+    Ok(Err(Repaired::Waits(why)))
+}
+
+/// Disks that may take the copy: the old one first, if it is sound, then those without a replica, the emptiest first.
+async fn targets(access: &Access, record: &GroupRecord, old: &Replica) -> Vec<DiskStore> {
+    let mut others = Vec::new();
+    for disk in access.disks().iter().filter(|disk| !record.replicas.iter().any(|r| r.disk == disk.id())) {
+        let free = disk.space().map_or(0, |space| space.free_bytes);
+        others.push((disk.health().suspect, Reverse(free), disk.clone()));
+    }
+    others.sort_by_key(|(suspect, free, disk)| (*suspect, *free, disk.id()));
+    let same = access.disks().get(old.disk).cloned();
+    let others = others.into_iter().map(|(_, _, disk)| disk);
+    match same {
+        Some(disk) if disk.health().suspect => others.chain([disk]).collect(),
+        Some(disk) => [disk].into_iter().chain(others).collect(),
+        None => others.collect(),
+    }
+}
+
+enum Failed {
+    Copy(CopyError),
+    Hurt(Vec<String>),
+}
+
+async fn write_copy(
+    access: &Access,
+    group: GroupId,
+    record: &GroupRecord,
+    bad: usize,
+    wanted: &[Wanted],
+    disk: &DiskStore,
+    generation: u32,
+) -> Result<Result<(), Failed>, CuratorError> {
+    let mut copy = match disk.begin_copy(group, generation, record.length).await {
+        Ok(copy) => copy,
+        Err(error) => return Ok(Err(Failed::Copy(error))),
+    };
+    let mut lost = Vec::new();
+    for frame in wanted {
+        match best(access, group, record, bad, frame).await {
+            Some(sound) if lost.is_empty() => {
+                if let Err(error) = copy.put(sound).await {
+                    return Ok(Err(Failed::Copy(error)));
+                }
+            }
+            Some(_) => {}
+            None if hurt::is_owned(access, group, frame.offset, &frame.home, frame.content).await? => {
+                lost.push(hurt::describe(access, group, frame.offset, &frame.home, frame.index).await);
+            }
+            // Nobody will ask for it.
+            None => {}
+        }
+    }
+    if !lost.is_empty() {
+        return Ok(Err(Failed::Hurt(lost)));
+    }
+    Ok(copy.finish().await.map_err(Failed::Copy))
+}
+
+/// From a replica beside the bad one, or even from that, frame by frame.
+async fn best(access: &Access, group: GroupId, record: &GroupRecord, bad: usize, wanted: &Wanted) -> Option<Frame> {
+    let others = record.replicas.iter().enumerate().filter(|(place, _)| *place != bad).map(|(_, replica)| replica);
+    for replica in others.chain(record.replicas.get(bad)) {
+        if let Some(frame) = read(access, group, replica, wanted).await {
+            return Some(frame);
+        }
+    }
+    None
+}
+
+async fn switch(
+    access: &Access,
+    group: GroupId,
+    record: &GroupRecord,
+    bad: usize,
+    disk: &DiskStore,
+    report: &mut RoundReport,
+) -> Result<Result<(), Repaired>, CuratorError> {
+    let old = record.replicas[bad];
+    let generation = record.generation + 1;
+    let mut replicas = record.replicas.clone();
+    replicas[bad] = Replica { disk: disk.id(), file_generation: generation, state: ReplicaState::Whole };
+    match access.root(RootCommand::SetReplicas { group, generation: record.generation, replicas }).await {
+        Ok(_) => {}
+        Err(error) if error.is_local() => {
+            files::quarantine(disk, group, generation, "the record changed meanwhile", report).await;
+            return Ok(Err(Repaired::Waits("the record changed meanwhile".into())));
+        }
+        Err(error) => return Err(error),
+    }
+    tracing::info!(%group, old = %old.disk, new = %disk.id(), generation, "a replica was replaced");
+    report.repaired += 1;
+    if let Some(old_disk) = access.disks().get(old.disk) {
+        files::quarantine(old_disk, group, old.file_generation, "replaced by a new copy", report).await;
+    }
+    Ok(Ok(()))
+}

@@ -1,0 +1,130 @@
+//! Groups of ended sessions are sealed; replicas that did not answer are asked again; those that hold less are to be repaired.
+//!
+//! Promises: nothing stays open after a restart (rule R23); a late answer only adds. Refuses to know: who owns what.
+
+use super::Patience;
+use super::repair::Repairs;
+use crate::access::Access;
+use crate::error::CuratorError;
+use crate::limits;
+use crate::rounds::RoundReport;
+use extent_store::FenceError;
+use metadata::command::{Outcome, RootCommand};
+use metadata::read::{ReadError, root};
+use metadata::rows::{GroupRecord, GroupState, Replica, ReplicaState};
+use metadata::tree::Read;
+use object_controller::Contents;
+use types::{DiskId, GroupId, NodeId};
+
+/// What of the records needs a hand.
+#[derive(Default)]
+struct Due {
+    /// Not sealed, and their writer has ended.
+    unsealed: Vec<(GroupId, u32)>,
+    /// Sealed, with replicas that did not answer.
+    unanswered: Vec<(GroupId, GroupRecord)>,
+    /// Sealed, with a replica that holds less than it should.
+    short: Vec<(GroupId, DiskId)>,
+}
+
+pub(crate) async fn seal(
+    access: &Access,
+    patience: &mut Patience,
+    repairs: &mut Repairs,
+    report: &mut RoundReport,
+) -> Result<(), CuratorError> {
+    let live = access.controller().session();
+    let due = access.read(move |read| due(read, live)).await?;
+    let now = access.now();
+    let unsealed = due.unsealed.into_iter().filter(|(group, _)| !patience.waits(*group, now));
+    for (group, generation) in unsealed.take(limits::GROUPS_PER_ROUND).collect::<Vec<_>>() {
+        match access.controller().seal_group(group, generation, Contents::Unknown).await {
+            Ok(record) => {
+                report.sealed += 1;
+                repairs.add_short(group, &record);
+            }
+            Err(error) => {
+                tracing::warn!(%group, %error, "a group of an ended session is not sealed yet");
+                patience.postpone(group, now);
+                report.postponed += 1;
+            }
+        }
+    }
+    for (group, record) in due.unanswered.into_iter().take(limits::GROUPS_PER_ROUND) {
+        if !patience.waits(group, now) && !ask_again(access, group, &record, repairs).await? {
+            patience.postpone(group, now);
+            report.postponed += 1;
+        }
+    }
+    for (group, disk) in due.short {
+        repairs.add(group, disk);
+    }
+    Ok(())
+}
+
+fn due(read: &dyn Read, live: (NodeId, u32)) -> Result<Due, ReadError> {
+    let mut due = Due::default();
+    for row in root::groups(read) {
+        let (group, record) = row?;
+        match record.state {
+            // The live session seals its own.
+            GroupState::Open | GroupState::Sealing if record.writer == live => {}
+            GroupState::Open | GroupState::Sealing => due.unsealed.push((group, record.generation)),
+            GroupState::Sealed => {
+                let short = |r: &&Replica| matches!(r.state, ReplicaState::Holds(bytes) if bytes < record.length);
+                due.short.extend(record.replicas.iter().filter(short).map(|r| (group, r.disk)));
+                if record.replicas.iter().any(is_unanswered) {
+                    due.unanswered.push((group, record));
+                }
+            }
+            GroupState::Dropped => {}
+        }
+    }
+    Ok(due)
+}
+
+fn is_unanswered(replica: &Replica) -> bool {
+    matches!(replica.state, ReplicaState::NotAnswered | ReplicaState::Open)
+}
+
+/// A late answer is an answer to the fence (protocols.md 1). False if nobody answered. A file that is damaged in its very header
+/// will never answer: it is to be replaced.
+async fn ask_again(
+    access: &Access,
+    group: GroupId,
+    record: &GroupRecord,
+    repairs: &mut Repairs,
+) -> Result<bool, CuratorError> {
+    let mut answers = Vec::new();
+    for replica in record.replicas.iter().filter(|r| is_unanswered(r)) {
+        let Some(disk) = access.disks().get(replica.disk) else { continue };
+        match disk.fence(group, record.generation).await {
+            Ok(length) => answers.push(Replica { state: ReplicaState::Holds(length), ..*replica }),
+            Err(FenceError::Damaged(damage)) => {
+                tracing::warn!(%group, disk = %replica.disk, %damage, "a replica will never answer the fence");
+                repairs.add(group, replica.disk);
+            }
+            Err(error) => tracing::warn!(%group, disk = %replica.disk, %error, "a replica still does not answer"),
+        }
+    }
+    let longest =
+        answers.iter().filter_map(|r| if let ReplicaState::Holds(n) = r.state { Some(n) } else { None }).max();
+    let Some(length) = longest else { return Ok(false) };
+    let command = RootCommand::EndSeal {
+        group,
+        generation: record.generation,
+        length: length.max(record.length),
+        replicas: answers,
+        buckets: Vec::new(),
+        account: record.account.clone(),
+    };
+    match access.root(command).await {
+        Ok(Outcome::Group(record)) => {
+            repairs.add_short(group, &record);
+            Ok(true)
+        }
+        Ok(other) => Err(CuratorError::unexpected(&other)),
+        Err(error) if error.is_local() => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,180 @@
+//! Space of dead frames is given back; groups that are wholly dead go (protocols.md 5).
+//!
+//! Promises: only what the record of a sealed group calls dead is punched, in whole frames; the record goes before the files.
+//! A crash leaves frames that are punched again, or files that no record names, which the next start sets aside.
+//! Refuses to know: why frames are dead.
+
+use super::Patience;
+use super::frames::{self, File};
+use crate::access::Access;
+use crate::error::CuratorError;
+use crate::limits;
+use crate::ranges::{self, FIRST, Ranges};
+use crate::rounds::RoundReport;
+use extent_store::FileError;
+use metadata::command::RootCommand;
+use metadata::read::{ReadError, root};
+use metadata::rows::{GroupRecord, GroupState};
+use metadata::tree::Read;
+use std::collections::{BTreeMap, BTreeSet};
+use types::{DiskId, GroupId};
+
+type FileKey = (GroupId, DiskId, u32);
+
+/// What is known to be holes already, so that rounds do not repeat themselves.
+#[derive(Default)]
+pub(crate) struct Punched {
+    files: BTreeMap<FileKey, Holes>,
+}
+
+#[derive(Clone, Default)]
+struct Holes {
+    /// Dead ranges that are holes.
+    done: Ranges,
+    /// End of the file.
+    end: u64,
+}
+
+impl Punched {
+    /// What of the dead ranges is still to be punched; `None` if the file was not looked at yet.
+    fn due(&self, key: FileKey, dead: &[(u64, u64)]) -> Option<Ranges> {
+        let holes = self.files.get(&key)?;
+        Some(ranges::subtract(&ranges::clamp(dead, FIRST, holes.end), &holes.done))
+    }
+}
+
+pub(crate) async fn work(
+    access: &Access,
+    punched: &mut Punched,
+    patience: &mut Patience,
+    report: &mut RoundReport,
+) -> Result<(), CuratorError> {
+    let now = access.now();
+    let known: BTreeMap<FileKey, Holes> = punched.files.clone();
+    let (due, all) = access.read(move |read| due(read, &Punched { files: known })).await?;
+    punched.files.retain(|(group, ..), _| all.contains(group));
+    let mut looks = 0;
+    for (group, record) in due {
+        if patience.waits(group, now) {
+            continue;
+        }
+        if looks >= limits::LOOKS_PER_ROUND {
+            report.again += 1;
+            break;
+        }
+        let done = punch(access, group, &record, punched, &mut looks, report).await;
+        if done && is_wholly_dead(&record) {
+            drop_group(access, group, &record, report).await?;
+        } else if !done {
+            patience.postpone(group, now);
+            report.postponed += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Sealed groups with something to punch, or to drop; and the ids of all groups.
+fn due(read: &dyn Read, punched: &Punched) -> Result<(Vec<(GroupId, GroupRecord)>, BTreeSet<GroupId>), ReadError> {
+    let (mut groups, mut all) = (Vec::new(), BTreeSet::new());
+    for row in root::groups(read) {
+        let (group, record) = row?;
+        all.insert(group);
+        if record.state != GroupState::Sealed {
+            continue;
+        }
+        let is_due = |r: &metadata::rows::Replica| {
+            let due = punched.due((group, r.disk, r.file_generation), &record.dead);
+            due.is_none_or(|due| !due.is_empty())
+        };
+        let punch = !record.dead.is_empty() && record.replicas.iter().any(is_due);
+        if (punch || is_wholly_dead(&record)) && groups.len() < 4 * limits::LOOKS_PER_ROUND {
+            groups.push((group, record));
+        }
+    }
+    Ok((groups, all))
+}
+
+fn is_wholly_dead(record: &GroupRecord) -> bool {
+    record.settled && ranges::rest(FIRST, record.length, &record.dead).is_empty()
+}
+
+/// Punches what is dead on every replica. False if a disk failed: it is tried again later.
+async fn punch(
+    access: &Access,
+    group: GroupId,
+    record: &GroupRecord,
+    punched: &mut Punched,
+    looks: &mut usize,
+    report: &mut RoundReport,
+) -> bool {
+    let is_new = |r: &metadata::rows::Replica| !punched.files.contains_key(&(group, r.disk, r.file_generation));
+    if !record.dead.is_empty() && record.replicas.iter().any(is_new) {
+        *looks += 1;
+        look(access, group, record, punched).await;
+    }
+    let mut all_done = true;
+    for replica in &record.replicas {
+        let key = (group, replica.disk, replica.file_generation);
+        let Some(due) = punched.due(key, &record.dead).filter(|due| !due.is_empty()) else { continue };
+        let Some(disk) = access.disks().get(replica.disk) else { continue };
+        match disk.punch(group, replica.file_generation, &due).await {
+            Ok(()) => {
+                report.punched_bytes += ranges::bytes(&due);
+                if let Some(holes) = punched.files.get_mut(&key) {
+                    holes.done = ranges::merge(holes.done.iter().copied().chain(due));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%group, disk = %replica.disk, %error, "dead frames were not punched");
+                all_done = false;
+            }
+        }
+    }
+    all_done
+}
+
+/// A file seen for the first time since the start: what is a hole needs no punching. A punch that a crash undid in part leaves
+/// blocks that are not zero, and is done again.
+async fn look(access: &Access, group: GroupId, record: &GroupRecord, punched: &mut Punched) {
+    let found = frames::look(access, group, record).await;
+    for (replica, file) in record.replicas.iter().zip(found.files) {
+        let holes = match file {
+            File::Walked { holes, end, .. } => Holes { done: holes, end },
+            // Nothing to punch.
+            File::Missing | File::NoDisk => Holes::default(),
+            File::Unreadable(why) => {
+                tracing::debug!(%group, disk = %replica.disk, why, "not looked at for holes");
+                Holes::default()
+            }
+        };
+        punched.files.insert((group, replica.disk, replica.file_generation), holes);
+    }
+}
+
+/// The record first, then the files, by order of the record that is gone.
+async fn drop_group(
+    access: &Access,
+    group: GroupId,
+    record: &GroupRecord,
+    report: &mut RoundReport,
+) -> Result<(), CuratorError> {
+    match access.root(RootCommand::DropGroup { group, generation: record.generation }).await {
+        Ok(_) => report.dropped += 1,
+        Err(error) if error.is_local() => {
+            report.again += 1;
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    }
+    for replica in &record.replicas {
+        let Some(disk) = access.disks().get(replica.disk) else { continue };
+        match disk.drop_file(group, replica.file_generation).await {
+            Ok(()) => {}
+            Err(FileError::Missing) => {
+                disk.forget_fence(group).await;
+            }
+            Err(error) => tracing::warn!(%group, disk = %replica.disk, %error, "a dropped group's file is still there"),
+        }
+    }
+    Ok(())
+}

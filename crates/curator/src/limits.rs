@@ -1,0 +1,54 @@
+//! Every limit of this crate by name, with its arithmetic.
+
+use std::time::Duration;
+
+/// Between two rounds while there is work.
+pub const BUSY_PAUSE: Duration = Duration::from_secs(1);
+/// Between two rounds of an idle store.
+pub const IDLE_PAUSE: Duration = Duration::from_secs(10);
+/// A group whose work failed is left alone for so long.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Groups sealed, settled or dropped in one round: some seconds of reads, so that other work is not starved.
+pub const GROUPS_PER_ROUND: usize = 64;
+/// Files looked at for holes in one round.
+pub const LOOKS_PER_ROUND: usize = 64;
+/// Groups repaired in one round: each reads and writes up to a group's 64 MiB.
+pub const REPAIRS_PER_ROUND: usize = 4;
+/// Condemned contents in one entry: with keys of 1 KiB about 280 KiB of the 1 MiB an entry may have.
+pub const CONTENTS_PER_ENTRY: usize = 256;
+/// Entries of one round that reclaim: 16,384 contents.
+pub const RECLAIMS_PER_ROUND: usize = 64;
+/// Manifests expanded in one round, each in up to 40 entries.
+pub const MANIFESTS_PER_ROUND: usize = 32;
+/// Entries that expand one manifest: 10,000 parts at 256 an entry, and one to spare.
+pub const EXPANSIONS: usize = 41;
+/// Marks that wait for readers and the delay; each is a sixteenth of the delay apart.
+pub const MARKS: usize = 16;
+/// Outbox rows delivered together: of up to 1,024 runs each.
+pub const OUTBOX_ROWS: usize = 256;
+/// Such deliveries in one round and shard.
+pub const OUTBOX_DELIVERIES: usize = 16;
+/// Ranges in one entry that adds dead ones: at about 12 bytes, 100 KiB.
+pub const RANGES_PER_ENTRY: usize = 8192;
+/// References held at once, at about 48 bytes: 48 MiB. A larger store is walked several times.
+pub const REFERENCES: usize = 1 << 20;
+/// Bytes a background scrub verifies in one round: 4 MiB a second are 2.4 TB in the 7 days of rule R66.
+pub const SCRUB_BYTES_PER_ROUND: u64 = 4 << 20;
+/// Bytes that crashes may leave without an owner: a few interrupted uploads of 5 GiB.
+pub const UNEXPLAINED_FLOOR_BYTES: u64 = 16 << 30;
+/// Of 100 bytes stored, so many may be found without an owner.
+pub const UNEXPLAINED_PERCENT: u64 = 1;
+/// Files that no record names, of 100, that a start sets aside by itself; more is a sign of wrong metadata.
+pub const STRANGERS_PERCENT: usize = 20;
+/// So many are always set aside.
+pub const STRANGERS_FLOOR: usize = 16;
+/// Differences and hurt objects that a report names.
+pub const NAMED: usize = 100;
+/// Bodies of one piece of the walk that compares rows with rows.
+pub const WALK_BODIES: usize = 2000;
+/// Remembered Completes are kept for 7 days (protocols.md 7).
+pub const COMPLETED_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Between two walks that forget.
+pub const FORGET_EVERY: Duration = Duration::from_secs(3600);
+/// Entries of one such walk.
+pub const FORGETS: usize = 64;

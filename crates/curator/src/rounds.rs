@@ -1,0 +1,383 @@
+//! What the curator does, one round at a time.
+//!
+//! Promises: a round is a function of the node and the clock, drives nothing by timers, and may be dropped at any await; one
+//! round, scrub step or audit at a time has the turn. What a round cannot do it leaves to the next. Refuses to know: when the next
+//! one comes.
+
+use crate::access::Access;
+use crate::audit::{self, report::AuditReport};
+use crate::config::Config;
+use crate::contents::reclaim::Reclaimer;
+use crate::contents::{outbox, owners};
+use crate::error::CuratorError;
+use crate::groups::repair::{self, Repaired, Repairs};
+use crate::groups::settle::Breaker;
+use crate::groups::space::{self, Punched};
+use crate::groups::{Patience, files, seal, settle};
+use crate::limits;
+use crate::scrub::{self, Pass, ScrubReport};
+use metadata::command::{Outcome, ShardCommand};
+use object_controller::Controller;
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use types::GroupId;
+
+/// What one round did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RoundReport {
+    /// Groups sealed.
+    pub sealed: u64,
+    /// Groups settled.
+    pub settled: u64,
+    /// Bytes that settling called dead.
+    pub found_dead_bytes: u64,
+    /// Entries that expanded manifests.
+    pub expanded: u64,
+    /// Contents reclaimed.
+    pub reclaimed: u64,
+    /// Outbox rows delivered.
+    pub delivered: u64,
+    /// Owner rows of dead copies taken back.
+    pub owners_released: u64,
+    /// Bytes given back inside files, all replicas together.
+    pub punched_bytes: u64,
+    /// Groups dropped.
+    pub dropped: u64,
+    /// Files set aside.
+    pub quarantined: u64,
+    /// Replicas replaced.
+    pub repaired: u64,
+    /// Frames verified by the background scrub.
+    pub scrubbed: u64,
+    /// Groups left alone for a while because something failed.
+    pub postponed: u64,
+    /// Groups that the next round goes on with.
+    pub again: u64,
+    /// What an operator must know.
+    pub alarms: Vec<String>,
+}
+
+impl RoundReport {
+    /// Whether there was nothing to do.
+    pub fn is_idle(&self) -> bool {
+        let RoundReport { sealed, settled, expanded, reclaimed, delivered, owners_released, dropped, .. } = self;
+        let RoundReport { punched_bytes, quarantined, repaired, again, scrubbed, .. } = self;
+        [sealed, settled, expanded, reclaimed, delivered, owners_released, dropped, punched_bytes, quarantined]
+            .into_iter()
+            .chain([repaired, again, scrubbed])
+            .all(|count| *count == 0)
+    }
+
+    fn add(&mut self, round: &RoundReport) {
+        self.sealed += round.sealed;
+        self.settled += round.settled;
+        self.found_dead_bytes += round.found_dead_bytes;
+        self.expanded += round.expanded;
+        self.reclaimed += round.reclaimed;
+        self.delivered += round.delivered;
+        self.owners_released += round.owners_released;
+        self.punched_bytes += round.punched_bytes;
+        self.dropped += round.dropped;
+        self.quarantined += round.quarantined;
+        self.repaired += round.repaired;
+        self.scrubbed += round.scrubbed;
+        self.postponed += round.postponed;
+        for alarm in &round.alarms {
+            if self.alarms.len() < limits::NAMED && !self.alarms.contains(alarm) {
+                self.alarms.push(alarm.clone());
+            }
+        }
+    }
+}
+
+/// The curator since its start, for people.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Status {
+    /// Rounds since the start.
+    pub rounds: u64,
+    /// All of them together.
+    pub done: RoundReport,
+    /// Groups that wait for repair.
+    pub repairs_waiting: u64,
+    /// Groups with extents that are bad on every replica.
+    pub hurt_groups: u64,
+    /// Some of these extents.
+    pub hurt: Vec<String>,
+    /// Passes of the background scrub that came to their end.
+    pub scrub_passes: u64,
+    /// Why the last round ended early.
+    pub last_error: Option<String>,
+}
+
+/// The work of the curator. Shared by its background task and those who ask for an audit or a scrub.
+pub struct Rounds {
+    access: Access,
+    config: Config,
+    /// Who holds it may change things. Held across awaits on purpose: it *is* the one owner of this state.
+    turn: tokio::sync::Mutex<State>,
+    status: Mutex<Status>,
+    stopping: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    files_compared: bool,
+    owners_settled: bool,
+    reclaimer: Reclaimer,
+    breaker: Breaker,
+    sealing: Patience,
+    settling: Patience,
+    punching: Patience,
+    repairing: Patience,
+    punched: Punched,
+    repairs: Repairs,
+    hurt: BTreeMap<GroupId, Vec<String>>,
+    pass: Option<Pass>,
+    pass_began: Option<Duration>,
+    forgot: Option<Duration>,
+    /// Entries of the metadata when a round last found nothing to do.
+    quiet_at: Option<u64>,
+}
+
+impl Rounds {
+    /// Nothing is done before the first round.
+    pub fn new(controller: Controller, config: Config) -> Rounds {
+        Rounds {
+            access: Access::new(controller, config.env.clone()),
+            config,
+            turn: tokio::sync::Mutex::new(State::default()),
+            status: Mutex::default(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// One round. What it did is *committed* where it is an entry, *durable* where it is a punch or a file.
+    pub async fn round(&self) -> Result<RoundReport, CuratorError> {
+        let mut report = RoundReport::default();
+        let mut state = self.turn.lock().await;
+        let result = self.work(&mut state, &mut report).await;
+        let mut status = self.status.lock();
+        status.rounds += 1;
+        status.done.add(&report);
+        status.repairs_waiting = state.repairs.len() as u64;
+        status.hurt_groups = state.hurt.len() as u64;
+        status.hurt = state.hurt.values().flatten().take(limits::NAMED).cloned().collect();
+        status.last_error = result.as_ref().err().map(ToString::to_string);
+        drop(status);
+        result.map(|()| report)
+    }
+
+    async fn work(&self, state: &mut State, report: &mut RoundReport) -> Result<(), CuratorError> {
+        self.access.controller().tend().await;
+        self.take_findings(state);
+        if !self.is_quiet(state) {
+            self.groups_and_contents(state, report).await?;
+        }
+        self.repair_some(state, report).await?;
+        self.scrub_some(state, report).await?;
+        self.check_stopping()?;
+        self.forget(state).await?;
+        let waits = state.reclaimer.is_waiting()
+            || [&state.sealing, &state.settling, &state.punching].iter().any(|p| !p.is_empty());
+        let entries = self.access.controller().metadata().stats().entries;
+        state.quiet_at = (report.is_idle() && !waits).then_some(entries);
+        Ok(())
+    }
+
+    /// No entry since a round that had nothing to do: neither has this one.
+    fn is_quiet(&self, state: &State) -> bool {
+        state.quiet_at == Some(self.access.controller().metadata().stats().entries)
+    }
+
+    async fn groups_and_contents(&self, state: &mut State, report: &mut RoundReport) -> Result<(), CuratorError> {
+        let (access, config) = (&self.access, &self.config);
+        seal::seal(access, &mut state.sealing, &mut state.repairs, report).await?;
+        if !state.files_compared {
+            files::compare(access, &mut state.repairs, report).await?;
+            state.files_compared = true;
+        }
+        self.check_stopping()?;
+        settle::settle(access, config, &mut state.breaker, &mut state.settling, report).await?;
+        self.check_stopping()?;
+        if !state.owners_settled {
+            state.owners_settled = owners::settle(access, report).await?;
+        }
+        state.reclaimer.work(access, config, report).await?;
+        outbox::deliver(access, report).await?;
+        self.check_stopping()?;
+        space::work(access, &mut state.punched, &mut state.punching, report).await
+    }
+
+    fn take_findings(&self, state: &mut State) {
+        for finding in self.access.controller().findings().take() {
+            state.repairs.add(finding.group, finding.disk);
+        }
+    }
+
+    async fn repair_some(&self, state: &mut State, report: &mut RoundReport) -> Result<(), CuratorError> {
+        let now = self.access.now();
+        let groups: Vec<_> = state.repairs.groups().into_iter().filter(|g| !state.repairing.waits(*g, now)).collect();
+        for group in groups.into_iter().take(limits::REPAIRS_PER_ROUND) {
+            self.check_stopping()?;
+            self.repair_one(state, group, report).await?;
+        }
+        Ok(())
+    }
+
+    /// Repairs a group that is queued, and keeps it in mind if that is not possible.
+    async fn repair_one(
+        &self,
+        state: &mut State,
+        group: GroupId,
+        report: &mut RoundReport,
+    ) -> Result<Repaired, CuratorError> {
+        let suspects = state.repairs.take(group);
+        let result = repair::repair(&self.access, group, &suspects, report).await;
+        let unfinished = match &result {
+            Ok(Repaired::Sound | Repaired::Replaced(_)) => {
+                state.hurt.remove(&group);
+                false
+            }
+            Ok(Repaired::Hurt(lines)) => {
+                if state.hurt.insert(group, lines.iter().take(limits::NAMED).cloned().collect()).is_none() {
+                    tracing::error!(%group, hurt = ?lines.first(), count = lines.len(), "extents are bad on every replica; all copies are kept");
+                }
+                true
+            }
+            Ok(Repaired::Waits(why)) => {
+                tracing::warn!(%group, why, "a repair waits");
+                true
+            }
+            Err(_) => true,
+        };
+        if unfinished {
+            suspects.iter().for_each(|disk| state.repairs.add(group, *disk));
+            state.repairing.postpone(group, self.access.now());
+        }
+        result
+    }
+
+    /// A piece of the background pass.
+    async fn scrub_some(&self, state: &mut State, report: &mut RoundReport) -> Result<(), CuratorError> {
+        if self.config.scrub_bytes == 0 {
+            return Ok(());
+        }
+        let now = self.access.now();
+        if state.pass.is_none() && state.pass_began.is_none_or(|began| now >= began + self.config.scrub_every) {
+            (state.pass, state.pass_began) = (Some(Pass::new()), Some(now));
+        }
+        let mut bytes = 0;
+        while bytes < self.config.scrub_bytes {
+            let Some(pass) = &mut state.pass else { return Ok(()) };
+            self.check_stopping()?;
+            let Some((group, extents)) = pass.next(&self.access).await? else {
+                state.pass = None;
+                self.status.lock().scrub_passes += 1;
+                return Ok(());
+            };
+            let verified = scrub::verify(&self.access, group, &extents, &mut state.repairs).await?;
+            report.scrubbed += verified.frames;
+            bytes += verified.bytes;
+        }
+        Ok(())
+    }
+
+    /// Remembered Completes that are old enough are forgotten.
+    async fn forget(&self, state: &mut State) -> Result<(), CuratorError> {
+        let now = self.access.now();
+        if state.forgot.is_some_and(|at| now < at + limits::FORGET_EVERY) {
+            return Ok(());
+        }
+        let first = state.forgot.replace(now).is_none();
+        files::purge(&self.access, &self.config).await;
+        if first {
+            return Ok(());
+        }
+        let kept_ms = u64::try_from(limits::COMPLETED_KEPT.as_millis()).unwrap_or(u64::MAX);
+        let completed_before_ms = self.access.wall_ms().saturating_sub(kept_ms);
+        for shard in self.access.shards() {
+            for _ in 0..limits::FORGETS {
+                let forget = ShardCommand::Forget { completed_before_ms };
+                if !matches!(self.access.shard(shard.id, forget).await?, Outcome::Left(left) if left > 0) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies every owned extent on every replica now, repairs what is bad, and says what is left. The turn is given back
+    /// between groups.
+    pub async fn scrub(&self, mut progress: impl FnMut(u64, u64, &str) + Send) -> Result<ScrubReport, CuratorError> {
+        let mut report = ScrubReport::default();
+        let mut compared = RoundReport::default();
+        let total = scrub::total_bytes(&self.access).await?;
+        {
+            let mut state = self.turn.lock().await;
+            files::compare(&self.access, &mut state.repairs, &mut compared).await?;
+            for group in state.repairs.groups() {
+                self.scrub_repair(&mut state, group, &mut report).await?;
+            }
+        }
+        let mut pass = Pass::new();
+        while let Some((group, extents)) = pass.next(&self.access).await? {
+            self.check_stopping()?;
+            let mut state = self.turn.lock().await;
+            let verified = scrub::verify(&self.access, group, &extents, &mut state.repairs).await?;
+            report.groups += 1;
+            report.frames += verified.frames;
+            report.bytes += verified.bytes;
+            report.damaged += verified.damaged;
+            if verified.damaged > 0 {
+                self.scrub_repair(&mut state, group, &mut report).await?;
+            }
+            drop(state);
+            progress(report.bytes, total.max(report.bytes), "bytes");
+        }
+        report.ok = report.hurt_extents == 0 && report.waiting == 0;
+        Ok(report)
+    }
+
+    async fn scrub_repair(
+        &self,
+        state: &mut State,
+        group: GroupId,
+        report: &mut ScrubReport,
+    ) -> Result<(), CuratorError> {
+        match self.repair_one(state, group, &mut RoundReport::default()).await? {
+            Repaired::Sound => {}
+            Repaired::Replaced(count) => report.repaired += count,
+            Repaired::Waits(_) => report.waiting += 1,
+            Repaired::Hurt(lines) => {
+                report.hurt_extents += lines.len() as u64;
+                let room = limits::NAMED - report.hurt.len();
+                report.hurt.extend(lines.into_iter().take(room));
+            }
+        }
+        Ok(())
+    }
+
+    /// Proves that what contents name is what is stored.
+    pub async fn audit(&self, progress: impl FnMut(u64, u64, &str) + Send) -> Result<AuditReport, CuratorError> {
+        // Nobody punches, drops or moves meanwhile.
+        let _turn = self.turn.lock().await;
+        audit::audit(&self.access, &self.stopping, progress).await
+    }
+
+    /// What was done since the start.
+    pub fn status(&self) -> Status {
+        self.status.lock().clone()
+    }
+
+    /// Work in progress ends at its next step.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    fn check_stopping(&self) -> Result<(), CuratorError> {
+        if self.stopping.load(Ordering::Relaxed) { Err(CuratorError::Stopping) } else { Ok(()) }
+    }
+}
