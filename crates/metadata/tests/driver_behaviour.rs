@@ -361,3 +361,16 @@ fn a_log_grown_by_starts_alone_is_shortened_and_the_node_is_not_busy_for_ever() 
     assert!(metadata.stats().logs[&0].segments <= 2, "{:?}", metadata.stats());
     assert_eq!(propose(&sim, &metadata, 1, "b"), Ok(Outcome::Left(2)));
 }
+
+#[test]
+fn reads_leave_a_disk_whose_log_failed() {
+    let (sim, disks, metadata) = node(2);
+    propose(&sim, &metadata, 1, "a").expect("answers");
+    disks[0].lose();
+    propose(&sim, &metadata, 1, "b").expect("the other folder has it");
+    sim.scheduler.drain();
+    let flushing = metadata.clone();
+    sim.scheduler.block_on(async move { flushing.flush().await }).expect("only the folder that is left is flushed");
+    assert_eq!(metadata.failure(), None);
+    assert_eq!(words(&metadata.snapshot(), ShardId(1)).len(), 2);
+}

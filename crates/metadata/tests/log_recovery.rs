@@ -233,6 +233,43 @@ fn after_a_long_time_without_truncation_files_are_removed_and_every_crash_of_tha
 }
 
 #[test]
+fn what_is_known_of_a_quiet_shard_outlives_the_segment_it_was_written_in() {
+    let disk = SimDisk::new(5, 8 << 20);
+    let mut log = Log::create(config(&disk), 7).expect("creates");
+    let state = HardState { term: 3, vote: 1, commit: 1 };
+    log.append(&[entry(1, 1, 10), Item::HardState(ShardId(1), state)]).expect("appends");
+    log.truncate(&[(ShardId(1), 1, 3)]).expect("truncates");
+    for index in 1..=60 {
+        log.append(&[entry(2, index, 7000)]).expect("appends");
+        if index % 10 == 0 {
+            log.truncate(&[(ShardId(2), index, 1)]).expect("truncates");
+        }
+    }
+    assert!(log.stats().segments <= 2, "the first segment is gone");
+    drop(log);
+    for _ in 0..2 {
+        let (_, recovered) = Log::open(config(&disk)).expect("opens");
+        assert_eq!(recovered.state.truncated[&ShardId(1)], (1, 3));
+        assert_eq!(recovered.state.hard_states[&ShardId(1)], state);
+    }
+}
+
+#[test]
+fn a_segment_stays_for_the_one_shard_that_needs_it() {
+    let disk = SimDisk::new(5, 8 << 20);
+    let mut log = Log::create(config(&disk), 7).expect("creates");
+    log.append(&[entry(1, 1, 10), entry(2, 1, 10)]).expect("appends");
+    for index in 2..=60 {
+        log.append(&[entry(2, index, 7000)]).expect("appends");
+    }
+    log.truncate(&[(ShardId(2), 60, 1)]).expect("truncates");
+    assert!(log.stats().segments > 5, "they follow one that is needed");
+    drop(log);
+    let (_, recovered) = Log::open(config(&disk)).expect("opens");
+    assert_eq!((indices(&recovered, 1), indices(&recovered, 2)), (vec![1], vec![]));
+}
+
+#[test]
 fn one_append_is_one_write_and_one_sync() {
     let disk = SimDisk::new(6, 8 << 20);
     let mut log = Log::create(config(&disk), 7).expect("creates");

@@ -49,7 +49,7 @@ fn child(path: &Path) {
                 batch.put(key.to_be_bytes().to_vec(), value);
             }
             tree.publish(tree.write(batch).expect("writes"));
-            if number % 7 == 0 {
+            if number.is_multiple_of(7) {
                 tree.seal();
                 sealed.send(number).expect("the other thread receives");
             }

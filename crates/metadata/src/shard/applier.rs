@@ -27,6 +27,8 @@ pub(crate) enum ToApply {
     Entries(Vec<Committed>),
     /// Flush everything applied so far in every folder, and say when it is done.
     Flush(oneshot::Sender<Result<(), String>>),
+    /// The log of this folder left the log set.
+    Left(usize),
     /// Look whether a flush is due.
     Look,
     /// A flush or compaction of this folder's tree ended.
@@ -104,6 +106,7 @@ impl Applier {
             match message {
                 ToApply::Entries(entries) => self.apply(entries),
                 ToApply::Flush(done) => self.asked.push(done),
+                ToApply::Left(folder) => self.lose(folder, "its log failed"),
                 ToApply::Look => {}
                 ToApply::Ended(folder, result) => self.ended(folder, result),
             }
@@ -187,11 +190,15 @@ impl Applier {
         Ok(())
     }
 
+    /// A folder leaves, and the driver is told. The last one cannot: then nothing is acknowledged any more.
     fn lose(&mut self, folder: usize, reason: &str) {
+        if self.folders.iter().all(|other| other.folder != folder) {
+            return;
+        }
         if self.folders.len() == 1 {
             return self.shared.fail(reason.to_owned());
         }
-        tracing::error!(folder, reason, "the tree of a metadata folder failed; the folder leaves");
+        tracing::error!(folder, reason, "a metadata folder leaves");
         self.folders.retain(|other| other.folder != folder);
         self.shared.set_tree(self.folders[0].tree.clone());
         (self.lost)(folder);

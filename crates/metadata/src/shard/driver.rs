@@ -51,6 +51,8 @@ pub(crate) enum ToDriver {
 pub(crate) struct Driver {
     groups: BTreeMap<ShardId, Group>,
     log: LogSet,
+    /// Folders in the set after the last batch.
+    folders: Vec<usize>,
     clock: Arc<dyn Clock>,
     last_stamp_ms: u64,
     /// `None` while starting: what is committed is gathered instead.
@@ -85,7 +87,17 @@ impl Driver {
             group.campaign().map_err(|e| e.to_string())?;
             groups.insert(shard, group);
         }
-        let mut driver = Driver { groups, log, clock, last_stamp_ms: 0, apply: None, shared, observer, log_bytes };
+        let mut driver = Driver {
+            groups,
+            folders: log.folders(),
+            log,
+            clock,
+            last_stamp_ms: 0,
+            apply: None,
+            shared,
+            observer,
+            log_bytes,
+        };
         let mut committed = Vec::new();
         while driver.groups.values().any(|group| !group.leads()) || committed.len() < driver.groups.len() {
             let before = committed.len();
@@ -133,6 +145,18 @@ impl Driver {
         }
         self.run(round);
         self.watch_log();
+        self.watch_folders();
+    }
+
+    /// A folder whose log left the set takes its tree with it: reads go to another disk.
+    fn watch_folders(&mut self) {
+        let now = self.log.folders();
+        for folder in std::mem::replace(&mut self.folders, now.clone()) {
+            if let (false, Some(apply)) = (now.contains(&folder), &self.apply) {
+                // Refused only if it ended, and then nothing is read or written any more.
+                let _ = apply.submit(ToApply::Left(folder));
+            }
+        }
     }
 
     fn batch_bytes(&self) -> usize {
