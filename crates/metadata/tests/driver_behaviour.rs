@@ -374,3 +374,20 @@ fn reads_leave_a_disk_whose_log_failed() {
     assert_eq!(metadata.failure(), None);
     assert_eq!(words(&metadata.snapshot(), ShardId(1)).len(), 2);
 }
+
+#[test]
+fn a_start_that_sees_only_folders_that_had_left_one_after_the_other_is_refused() {
+    let (sim, disks, metadata) = node(3);
+    propose(&sim, &metadata, 1, "a").expect("answers");
+    for left in [2, 1] {
+        disks[left].fail_sync(1);
+        propose(&sim, &metadata, 1, &format!("without {left}")).expect("the others have it");
+    }
+    drop(metadata);
+    sim.scheduler.abandon();
+    let after = after_power_cut(&disks);
+    after[0].lose();
+    // Two of the three that there were once, but not the one that has it all.
+    let opened = open(&Env::simulated(2).env, &after);
+    assert!(matches!(opened, Err(StartError::Set(_))), "they lack what was answered");
+}
