@@ -20,3 +20,5 @@ pub const YOUNG_RUNS_MAX: usize = 20;
 pub const LOG_OVERRUN: u64 = 2;
 /// Segments that a log may at least have before a flush is forced: a flush frees all but the one or two being written.
 pub const LOG_SEGMENTS_MIN: u64 = 3;
+/// Free bytes that a flush wants beside twice what it writes; with less it waits, for a flush that fails ends the tree.
+pub const FLUSH_SPARE_BYTES: u64 = 1 << 20;

@@ -198,6 +198,8 @@ impl Metadata {
             return Err(ProposeError::NoSuchShard);
         }
         if inner.shared.behind() {
+            // Flushes that waited for space are tried again. Refused if enough such messages wait, or it is closed.
+            let _ = inner.apply.submit(ToApply::Look);
             return Err(ProposeError::Busy);
         }
         let data = envelope::encode(&entry);

@@ -329,8 +329,9 @@ fn start(
     let tasks = &config.env.tasks;
     let slots = Slots { driver: Slot::new(), apply: Slot::new() };
     let mut flushers = Vec::new();
-    let spawn = |folder, tree| {
-        let flusher = Flusher::spawn(tasks, folder, tree, slots.clone(), shared.clone());
+    let spawn = |folder: usize, tree: Arc<dyn Tree>| {
+        let disk = config.folders[folder].disk.clone();
+        let flusher = Flusher::spawn(tasks, folder, disk, tree, slots.clone(), shared.clone());
         flushers.push(flusher.clone());
         flusher
     };

@@ -45,12 +45,16 @@ pub(crate) struct Folder {
     sealed_at: Option<Sequence>,
     flusher: Option<Flusher>,
     flushing: bool,
+    /// The last flush found too little space: not tried again before somebody wants something.
+    postponed: bool,
+    /// Something is sealed and not flushed.
+    owed: bool,
 }
 
 impl Folder {
     pub(crate) fn new(folder: usize, tree: Arc<dyn Tree>) -> Folder {
         let at = tree.pins().published();
-        Folder { folder, tree, at, sealed_at: None, flusher: None, flushing: false }
+        Folder { folder, tree, at, sealed_at: None, flusher: None, flushing: false, postponed: false, owed: false }
     }
 }
 
@@ -104,10 +108,19 @@ impl Applier {
     pub(crate) fn handle(&mut self, messages: Vec<ToApply>) {
         for message in messages {
             match message {
-                ToApply::Entries(entries) => self.apply(entries),
-                ToApply::Flush(done) => self.asked.push(done),
+                ToApply::Entries(entries) => {
+                    self.retry_flushes();
+                    self.apply(entries);
+                }
+                ToApply::Flush(done) => {
+                    self.retry_flushes();
+                    self.asked.push(done);
+                }
                 ToApply::Left(folder) => self.lose(folder, "its log failed"),
-                ToApply::Look => {}
+                ToApply::Look => {
+                    self.retry_flushes();
+                    self.folders.iter().filter_map(|folder| folder.flusher.as_ref()).for_each(Flusher::compact);
+                }
                 ToApply::Ended(folder, result) => self.ended(folder, result),
             }
         }
@@ -190,6 +203,10 @@ impl Applier {
         Ok(())
     }
 
+    fn retry_flushes(&mut self) {
+        self.folders.iter_mut().for_each(|folder| folder.postponed = false);
+    }
+
     /// A folder leaves, and the driver is told. The last one cannot: then nothing is acknowledged any more.
     fn lose(&mut self, folder: usize, reason: &str) {
         if self.folders.iter().all(|other| other.folder != folder) {
@@ -260,7 +277,11 @@ impl Applier {
     fn ended(&mut self, folder: usize, result: FlushEnd) {
         let Some(found) = self.folders.iter_mut().find(|other| other.folder == folder) else { return };
         match result {
-            FlushEnd::Durable => found.flushing = false,
+            FlushEnd::Durable => (found.flushing, found.owed) = (false, false),
+            FlushEnd::Postponed => {
+                found.flushing = false;
+                (found.postponed, found.owed) = (true, true);
+            }
             FlushEnd::Compacted => {}
             FlushEnd::Failed(reason) => {
                 found.flushing = false;
@@ -279,9 +300,9 @@ impl Applier {
         let (wanted, asked) = (!asked.is_empty(), Asked::new(asked));
         let long = self.shared.log_long.load(Ordering::Relaxed);
         for folder in self.folders.iter_mut().filter(|folder| !folder.flushing) {
-            let Some(flusher) = &folder.flusher else { continue };
+            let Some(flusher) = folder.flusher.as_ref().filter(|_| !folder.postponed) else { continue };
             let helps = long && folder.sealed_at != Some(folder.at);
-            if wanted || helps || folder.tree.unsealed_bytes() >= self.memtable_bytes {
+            if wanted || helps || folder.owed || folder.tree.unsealed_bytes() >= self.memtable_bytes {
                 folder.tree.seal();
                 folder.flushing = true;
                 folder.sealed_at = Some(folder.at);

@@ -7,7 +7,9 @@ use super::applier::ToApply;
 use super::driver::ToDriver;
 use super::rows::Applied;
 use super::shared::Shared;
+use crate::limits::FLUSH_SPARE_BYTES;
 use crate::tree::Tree;
+use env::disk::Disk;
 use env::tasks::{Tasks, Worker};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -22,6 +24,8 @@ const QUEUE: usize = 64;
 pub(crate) enum FlushEnd {
     /// What was sealed is durable.
     Durable,
+    /// There is too little space to try; nothing was touched.
+    Postponed,
     /// Nothing is left to reorganise.
     Compacted,
     /// The tree failed.
@@ -113,16 +117,22 @@ impl Flusher {
     pub(crate) fn spawn(
         tasks: &Tasks,
         folder: usize,
+        disk: Arc<dyn Disk>,
         tree: Arc<dyn Tree>,
         slots: Slots,
         shared: Arc<Shared>,
     ) -> Flusher {
-        let compact = compactor(tasks, folder, tree.clone(), slots.clone(), shared.clone());
+        let compact = compactor(tasks, folder, disk.clone(), tree.clone(), slots.clone(), shared.clone());
         let to_compact = compact.clone();
         // What the last run left undone. The queue is empty.
         let _ = compact.submit(());
         let handle = move |jobs: Vec<FlushJob>| {
             for job in jobs {
+                if !has_room(&*disk, &*tree) {
+                    job.asked.fail("no space to flush".to_owned());
+                    slots.apply.send(ToApply::Ended(folder, FlushEnd::Postponed));
+                    continue;
+                }
                 match tree.flush() {
                     Ok(()) => {
                         shared.counters.flushes.fetch_add(1, Ordering::Relaxed);
@@ -148,6 +158,12 @@ impl Flusher {
         }
     }
 
+    /// Looks for something to compact.
+    pub(crate) fn compact(&self) {
+        // Full: one that is waiting will see what this one would.
+        let _ = self.compact.submit(());
+    }
+
     /// Waits until what was begun is done.
     pub(crate) fn join(&self) {
         if let Err(e) = self.flush.join().and(self.compact.join()) {
@@ -156,15 +172,30 @@ impl Flusher {
     }
 }
 
-fn compactor(tasks: &Tasks, folder: usize, tree: Arc<dyn Tree>, slots: Slots, shared: Arc<Shared>) -> Worker<()> {
+/// Whether a flush has the space it may need. Asked before, for afterwards the tree has failed.
+fn has_room(disk: &dyn Disk, tree: &dyn Tree) -> bool {
+    let wanted = 2 * tree.flush_bytes() + FLUSH_SPARE_BYTES;
+    // A disk that cannot tell shows in the flush what is wrong with it.
+    disk.space().map_or(true, |space| space.free_bytes >= wanted)
+}
+
+fn compactor(
+    tasks: &Tasks,
+    folder: usize,
+    disk: Arc<dyn Disk>,
+    tree: Arc<dyn Tree>,
+    slots: Slots,
+    shared: Arc<Shared>,
+) -> Worker<()> {
     let handle = move |_| {
-        loop {
+        while has_room(&*disk, &*tree) {
             match tree.compact() {
-                Ok(true) => shared.counters.compactions.fetch_add(1, Ordering::Relaxed),
-                Ok(false) => break slots.apply.send(ToApply::Ended(folder, FlushEnd::Compacted)),
-                Err(e) => break slots.apply.send(ToApply::Ended(folder, FlushEnd::Failed(e.to_string()))),
-            };
+                Ok(true) => drop(shared.counters.compactions.fetch_add(1, Ordering::Relaxed)),
+                Ok(false) => break,
+                Err(e) => return slots.apply.send(ToApply::Ended(folder, FlushEnd::Failed(e.to_string()))),
+            }
         }
+        slots.apply.send(ToApply::Ended(folder, FlushEnd::Compacted));
     };
     Worker::spawn(tasks, &format!("meta-compact-{folder}"), 1, 1, handle)
 }

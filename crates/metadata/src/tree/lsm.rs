@@ -135,6 +135,10 @@ impl Tree for LsmTree {
         Ok(())
     }
 
+    fn flush_bytes(&self) -> u64 {
+        self.unsealed_bytes() + self.sealed.load(Ordering::Relaxed)
+    }
+
     fn compact(&self) -> Result<bool, TreeError> {
         self.check()?;
         let before = self.tree.current_version().id();
@@ -149,7 +153,7 @@ impl Tree for LsmTree {
 
     fn stats(&self) -> TreeStats {
         TreeStats {
-            unflushed_bytes: self.unsealed_bytes() + self.sealed.load(Ordering::Relaxed),
+            unflushed_bytes: self.flush_bytes(),
             young_runs: self.tree.l0_run_count(),
             disk_bytes: self.tree.disk_space(),
             cache_bytes: self.cache.size(),

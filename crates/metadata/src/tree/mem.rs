@@ -145,6 +145,14 @@ impl Tree for MemTree {
         self.write_checkpoint(pin.at()).map_err(|e| self.failed.get_or_init(|| e).clone())
     }
 
+    fn flush_bytes(&self) -> u64 {
+        let rows = self.rows.read();
+        let bytes = |(key, versions): (&Bytes, &Versions)| {
+            key.len() + versions.last().and_then(|(_, value)| value.as_ref()).map_or(0, Bytes::len)
+        };
+        rows.iter().map(bytes).sum::<usize>() as u64
+    }
+
     fn compact(&self) -> Result<bool, TreeError> {
         self.check()?;
         Ok(false)

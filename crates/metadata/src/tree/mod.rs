@@ -104,6 +104,8 @@ pub trait Tree: Send + Sync {
     fn seal(&self);
     /// Makes durable, whole or not at all, what was sealed before the call. Blocks. An error is final for the tree.
     fn flush(&self) -> Result<(), TreeError>;
+    /// Bytes that a flush would write, about.
+    fn flush_bytes(&self) -> u64;
     /// Does one piece of reorganisation, if there is need; answers whether it did. Blocks. An error is final for the tree.
     fn compact(&self) -> Result<bool, TreeError>;
     /// Why it takes no batch any more.
