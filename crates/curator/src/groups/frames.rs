@@ -54,12 +54,6 @@ impl Found {
     pub(crate) fn ranges(&self) -> Ranges {
         ranges::merge(self.frames.iter().map(|((offset, ..), frame)| (*offset, frame.frame_bytes)))
     }
-
-    /// End of the longest file.
-    pub(crate) fn end(&self) -> u64 {
-        let ends = self.files.iter().map(|file| if let File::Walked { end, .. } = file { *end } else { 0 });
-        ends.max().unwrap_or(0)
-    }
 }
 
 /// Walks every replica that the record lists.
