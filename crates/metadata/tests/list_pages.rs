@@ -139,6 +139,7 @@ proptest! {
             prop_assert!(items.len() <= max as usize && (!page.truncated || items.len() == max as usize));
             prop_assert_eq!(page.next.as_ref(), items.last().filter(|_| page.truncated).map(|(last, _)| last));
             all.extend(items);
+            prop_assert!(all.len() < 1000, "pages advance");
             if !page.truncated { break; }
             next = Some((page.next.expect("truncated"), page.next_is_prefix));
         }
@@ -171,6 +172,7 @@ proptest! {
             items.sort_by(|a, b| a.0.cmp(&b.0));
             prop_assert!(items.len() <= max as usize);
             all.extend(items);
+            prop_assert!(all.len() < 1000, "pages advance");
             if !page.truncated {
                 prop_assert_eq!(page.next_key, None);
                 break;
@@ -203,6 +205,7 @@ proptest! {
             items.extend(page.prefixes.iter().map(|p| (p.clone(), None)));
             items.sort_by(|a, b| a.0.cmp(&b.0));
             all.extend(items);
+            prop_assert!(all.len() < 1000, "pages advance");
             if !page.truncated { break; }
             next = Some((page.next_key.expect("truncated"), page.next_upload));
         }
