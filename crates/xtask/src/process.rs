@@ -62,6 +62,14 @@ pub fn target_folder(root: &Path) -> PathBuf {
 }
 
 /// Builds the release binary and returns its path.
+/// The binary that the black-box tests run: the one that cargo's tests have compiled already, assertions included.
+pub fn test_binary(root: &Path) -> Result<PathBuf, String> {
+    run(cargo(root).args(["build", "--locked", "--package", "ashlar"]))?;
+    let binary = target_folder(root).join("debug/ashlar");
+    if binary.is_file() { Ok(binary) } else { Err(format!("the build left no {}", binary.display())) }
+}
+
+/// The optimised binary.
 pub fn release_binary(root: &Path) -> Result<PathBuf, String> {
     run(cargo(root).args(["build", "--release", "--locked", "--package", "ashlar"]))?;
     let binary = target_folder(root).join("release/ashlar");

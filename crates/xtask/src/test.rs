@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::blackbox::{self, Tally};
 use crate::clients::{self, python_command};
-use crate::process::{self, cargo, empty_folder, release_binary, step};
+use crate::process::{self, cargo, empty_folder, step, test_binary};
 use crate::{Outcome, provision};
 
 /// Options of `cargo xtask test`.
@@ -42,7 +42,7 @@ pub fn run(root: &Path, args: &TestArgs) -> Outcome {
     {
         failed.push(error);
     }
-    let binary = step("release build", || release_binary(root))?;
+    let binary = step("build of the server under test", || test_binary(root))?;
     let mut tallies = Vec::new();
     if wanted("clients") {
         tallies.push(step("clients", || {
