@@ -61,7 +61,6 @@ pub fn target_folder(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
-/// Builds the release binary and returns its path.
 /// The binary that the black-box tests run: the one that cargo's tests have compiled already, assertions included.
 pub fn test_binary(root: &Path) -> Result<PathBuf, String> {
     run(cargo(root).args(["build", "--locked", "--package", "ashlar"]))?;
