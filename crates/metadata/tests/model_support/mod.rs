@@ -7,6 +7,7 @@ use metadata::apply::{Schema, check_invariants};
 use metadata::command::{
     Command, Entry, KeyCommand, KeyOp, NewVersion, Outcome, PartBytes, PutOutcome, Refusal, RootCommand, ShardCommand,
 };
+use metadata::format::key::Parsed;
 use metadata::read::content;
 use metadata::rows::{
     BodyId, BodyRow, BucketRow, ContentBytes, DataRef, Home, Location, ObjectRow, OutboxRow, Reference, Run,
@@ -146,6 +147,9 @@ impl Store {
     pub fn apply(&mut self, shard: &Shard, entry: &Entry) -> Outcome {
         let mut batch = WriteBatch::default();
         let outcome = self.schema.apply(shard, entry, &self.rows, &mut batch).expect("the rows can be read");
+        for (row, _) in &batch.rows {
+            assert!(is_of(shard, row), "{:?} writes a row that is not its own: {row:02x?}", shard.id);
+        }
         self.rows.write(batch);
         self.now_ms += 7;
         let wrong = check_invariants(&self.rows, &KeyRange::ALL).expect("the rows can be read");
@@ -308,6 +312,18 @@ impl Store {
                 return dead;
             }
         }
+    }
+}
+
+/// Whether a row belongs to this shard: a node's tree holds those of all.
+fn is_of(shard: &Shard, row: &[u8]) -> bool {
+    match row[0] {
+        0x01..=0x04 => row[1..5] == shard.id.0.to_be_bytes(),
+        0x10..=0x19 => {
+            let at = Parsed::new(row).and_then(|parsed| parsed.home()).expect("a key of ours");
+            shard.id != ROOT && shard.range.contains(at.bucket, &at.key)
+        }
+        _ => shard.id == ROOT,
     }
 }
 
