@@ -159,15 +159,21 @@ impl Rounds {
         let mut report = RoundReport::default();
         let mut state = self.turn.lock().await;
         let result = self.work(&mut state, &mut report).await;
+        self.show(&state);
         let mut status = self.status.lock();
         status.rounds += 1;
         status.done.add(&report);
-        status.repairs_waiting = state.repairs.len() as u64;
-        status.hurt_groups = state.hurt.len() as u64;
-        status.hurt = state.hurt.values().flatten().take(limits::NAMED).cloned().collect();
         status.last_error = result.as_ref().err().map(ToString::to_string);
         drop(status);
         result.map(|()| report)
+    }
+
+    /// What of the state people may see.
+    fn show(&self, state: &State) {
+        let mut status = self.status.lock();
+        status.repairs_waiting = state.repairs.len() as u64;
+        status.hurt_groups = state.hurt.len() as u64;
+        status.hurt = state.hurt.values().flatten().take(limits::NAMED).cloned().collect();
     }
 
     async fn work(&self, state: &mut State, report: &mut RoundReport) -> Result<(), CuratorError> {
@@ -333,6 +339,7 @@ impl Rounds {
             report.damaged += verified.damaged;
             if verified.damaged > 0 {
                 self.scrub_repair(&mut state, group, &mut report).await?;
+                self.show(&state);
             }
             drop(state);
             progress(report.bytes, total.max(report.bytes), "bytes");

@@ -205,7 +205,10 @@ fn what_a_killed_upload_left_becomes_dead_and_what_was_committed_beside_it_stays
                 node.put(&bucket, &format!("k{seed}"), content(seed, 1_100_000));
             }
             let before = node.audit();
-            assert!(before.ok && before.in_progress_bytes > 0, "uploads of the live session are explained: {before:#?}");
+            assert!(
+                before.ok && before.in_progress_bytes > 0,
+                "uploads of the live session are explained: {before:#?}"
+            );
             let node = node.crash(policy);
             assert!(!node.audit().ok, "nothing is proved before it is settled");
             let done = node.rounds();

@@ -1,8 +1,9 @@
 //! Condemned contents are reclaimed once no reader can need them (protocols.md 5, rule R31).
 //!
 //! Promises: a content is named in a `Reclaim` entry only if its own condemnation was seen applied before the reclaim epoch was
-//! ended, every pin is newer than that epoch, and the delay has passed since. Marks live in memory: a crash begins again with a
-//! later epoch. Refuses to know: extents, groups, disks.
+//! ended, every pin is newer than that epoch, and the delay has passed since; on a disk short of space there is no delay. The
+//! rows of a manifest go by the same rule without the delay, for readers fetch them while they read. Marks live in memory: a
+//! crash begins again with a later epoch. Refuses to know: extents, groups, disks.
 
 use crate::access::Access;
 use crate::config::Config;
@@ -30,6 +31,8 @@ struct Mark {
     epoch: u64,
     since: Duration,
     shards: BTreeMap<ShardId, Arc<ShardMark>>,
+    /// The manifests it covers are expanded.
+    expanded: bool,
     /// Where the reclaiming stands.
     after: Option<(ShardId, Home, ContentId)>,
 }
@@ -44,7 +47,7 @@ struct ShardMark {
 impl ShardMark {
     fn covers(&self, home: &Home, id: ContentId, row: &CondemnedRow) -> bool {
         let seen = row.condemned_ms == self.last_stamp_ms && self.at_last.contains(&(home.clone(), id));
-        row.what == Condemned::Content && (row.condemned_ms < self.last_stamp_ms || seen)
+        row.condemned_ms < self.last_stamp_ms || seen
     }
 }
 
@@ -60,10 +63,14 @@ impl Reclaimer {
         config: &Config,
         report: &mut RoundReport,
     ) -> Result<(), CuratorError> {
-        expand(access, report).await?;
-        self.mark(access, config).await?;
+        let delay = if access.controller().is_short_of_space() { Duration::ZERO } else { config.reclaim_delay };
+        self.mark(access, delay).await?;
+        if self.expand(access, report).await? {
+            // What the manifests owned is condemned now.
+            self.mark(access, delay).await?;
+        }
         let mut left = limits::RECLAIMS_PER_ROUND;
-        while left > 0 && self.marks.front().is_some_and(|mark| mark.is_ripe(access, config)) {
+        while left > 0 && self.marks.front().is_some_and(|mark| mark.is_ripe(access, delay)) {
             let Some(mut mark) = self.marks.pop_front() else { break };
             let result = reclaim(access, &mut mark, &mut left, report).await;
             if !matches!(result, Ok(true)) {
@@ -75,9 +82,9 @@ impl Reclaimer {
     }
 
     /// What is seen condemned now, then the end of the epoch: in this order.
-    async fn mark(&mut self, access: &Access, config: &Config) -> Result<(), CuratorError> {
+    async fn mark(&mut self, access: &Access, delay: Duration) -> Result<(), CuratorError> {
         let now = access.now();
-        let spacing = config.reclaim_delay / limits::MARKS as u32;
+        let spacing = delay / limits::MARKS as u32;
         let soon = self.marks.back().is_some_and(|last| now < last.since + spacing);
         if soon || self.marks.len() >= limits::MARKS {
             return Ok(());
@@ -88,39 +95,58 @@ impl Reclaimer {
         let shards: BTreeMap<_, _> = seen.await?.into_iter().flatten().collect();
         if !shards.is_empty() {
             let epoch = access.controller().pins().advance();
-            self.marks.push_back(Mark { epoch, since: now, shards, after: None });
+            self.marks.push_back(Mark { epoch, since: now, shards, expanded: false, after: None });
         }
         Ok(())
+    }
+
+    /// Condemned manifests that no reader needs lose what they own. Answers whether there were any.
+    async fn expand(&mut self, access: &Access, report: &mut RoundReport) -> Result<bool, CuratorError> {
+        let mut any = false;
+        let read = self.marks.iter_mut().filter(|mark| !mark.expanded && mark.is_read(access));
+        for mark in read {
+            let count = expand(access, mark, report).await?;
+            any |= count > 0;
+            mark.expanded = count < limits::MANIFESTS_PER_ROUND;
+        }
+        Ok(any)
     }
 }
 
 impl Mark {
-    fn is_ripe(&self, access: &Access, config: &Config) -> bool {
-        access.controller().pins().lowest_pin() > self.epoch && access.now() >= self.since + config.reclaim_delay
+    /// Whether every read that began before it is over.
+    fn is_read(&self, access: &Access) -> bool {
+        access.controller().pins().lowest_pin() > self.epoch
+    }
+
+    fn is_ripe(&self, access: &Access, delay: Duration) -> bool {
+        self.expanded && self.is_read(access) && access.now() >= self.since + delay
     }
 }
 
-/// `None` if no content is condemned in the shard.
+/// `None` if nothing is condemned in the shard.
 fn position(read: &dyn Read, shard: &Shard) -> Result<Option<(ShardId, Arc<ShardMark>)>, ReadError> {
     let last_stamp_ms = shard::state(read, shard.id)?.last_stamp_ms;
     let (mut any, mut at_last) = (false, BTreeSet::new());
     for row in content::condemned(read, &shard.range, None) {
         let (home, id, row) = row?;
-        if row.what == Condemned::Content {
-            any = true;
-            if row.condemned_ms >= last_stamp_ms {
-                at_last.insert((home, id));
-            }
+        any = true;
+        if row.condemned_ms >= last_stamp_ms {
+            at_last.insert((home, id));
         }
     }
     Ok(any.then(|| (shard.id, Arc::new(ShardMark { last_stamp_ms, at_last }))))
 }
 
-/// Condemned manifests lose what they own, 256 parts an entry.
-async fn expand(access: &Access, report: &mut RoundReport) -> Result<(), CuratorError> {
+/// Condemned manifests that the mark covers lose what they own, 256 parts an entry. Answers how many were looked at, at most a
+/// round's worth.
+async fn expand(access: &Access, mark: &Mark, report: &mut RoundReport) -> Result<usize, CuratorError> {
+    let mut count = 0;
     for shard in access.shards() {
-        let range = shard.range.clone();
-        for (home, manifest) in access.read(move |read| manifests(read, &range)).await? {
+        let Some(position) = mark.shards.get(&shard.id).cloned() else { continue };
+        let (range, left) = (shard.range.clone(), limits::MANIFESTS_PER_ROUND - count);
+        for (home, manifest) in access.read(move |read| manifests(read, &range, &position, left)).await? {
+            count += 1;
             for _ in 0..limits::EXPANSIONS {
                 let command = ShardCommand::ExpandManifest { home: home.clone(), manifest };
                 report.expanded += 1;
@@ -132,15 +158,23 @@ async fn expand(access: &Access, report: &mut RoundReport) -> Result<(), Curator
             }
         }
     }
-    Ok(())
+    Ok(count)
 }
 
-fn manifests(read: &dyn Read, range: &KeyRange) -> Result<Vec<(Home, AttemptId)>, ReadError> {
+fn manifests(
+    read: &dyn Read,
+    range: &KeyRange,
+    mark: &ShardMark,
+    most: usize,
+) -> Result<Vec<(Home, AttemptId)>, ReadError> {
     let manifests = content::condemned(read, range, None).filter_map(|row| match row {
-        Ok((home, id, row)) => matches!(row.what, Condemned::Manifest { .. }).then_some(Ok((home, id))),
+        Ok((home, id, row)) => {
+            let is_manifest = matches!(row.what, Condemned::Manifest { .. });
+            (is_manifest && mark.covers(&home, id, &row)).then_some(Ok((home, id)))
+        }
         Err(error) => Some(Err(error)),
     });
-    manifests.take(limits::MANIFESTS_PER_ROUND).collect()
+    manifests.take(most).collect()
 }
 
 /// True if everything the mark covers is reclaimed.
@@ -187,7 +221,9 @@ fn covered(
 ) -> Result<Vec<(Home, ContentId)>, ReadError> {
     let after = after.as_ref().map(|(home, id)| (home, *id));
     let covered = content::condemned(read, range, after).filter_map(|row| match row {
-        Ok((home, id, row)) => mark.covers(&home, id, &row).then_some(Ok((home, id))),
+        Ok((home, id, row)) => {
+            (row.what == Condemned::Content && mark.covers(&home, id, &row)).then_some(Ok((home, id)))
+        }
         Err(error) => Some(Err(error)),
     });
     covered.take(limits::CONTENTS_PER_ENTRY).collect()
