@@ -8,7 +8,7 @@ use fixture::{Node, Setup};
 use metadata::read::content as rows;
 use metadata::shard::KeyRange;
 use object_controller::Controller;
-use object_controller::api::{BucketInfo, ObjectStore, StoreError};
+use object_controller::api::{BucketInfo, ListObjects, ObjectStore, StoreError};
 use std::sync::Arc;
 use types::ETag;
 use types::limits::PART_MIN_BYTES;
@@ -130,6 +130,30 @@ fn a_part_refers_to_a_range_of_one_content_and_copies_what_is_small_or_spans_con
         });
         assert!(appended(&node) > before);
     }
+}
+
+#[test]
+fn heads_listings_and_gets_of_inline_objects_touch_no_data_disk() {
+    let (node, bucket) = with_bucket(7, Setup::default());
+    let reads = |node: &Node| node.stores.iter().map(|disk| disk.health().data_reads).sum::<u64>();
+    let name = bucket.clone();
+    node.run(|c| async move {
+        ask::put(&c, &name, "small", content(1, 16_384)).await.expect("a put");
+        ask::put(&c, &name, "large", content(2, 16_385)).await.expect("a put");
+        for key in ["small", "large"] {
+            let head = c.lookup(&name, &ask::key(key), None, false).await.expect("there");
+            assert!(head.info().size > 16_000);
+        }
+        let page = c.list_objects(&name, ListObjects { max: 1000, ..ListObjects::default() }).await.expect("a page");
+        assert_eq!(page.objects.len(), 2);
+        let handle = c.lookup(&name, &ask::key("small"), None, true).await.expect("there");
+        let mut body = handle.read(1_000, 5);
+        assert_eq!(body.take_ready().expect("in memory already"), content(1, 16_384).slice(1_000..1_005));
+        assert!(body.next().await.expect("no error").is_none());
+    });
+    assert_eq!((reads(&node), appended(&node)), (0, 4096 + 20_480), "one frame was written and none read");
+    node.run(|c| async move { ask::get(&c, &bucket, "large", None).await.expect("there") });
+    assert!(reads(&node) > 0);
 }
 
 #[test]

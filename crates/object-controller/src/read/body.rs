@@ -34,6 +34,8 @@ pub(crate) struct Body {
     /// What is left of the piece being read.
     piece: Option<Cursor>,
     ahead: VecDeque<Ahead>,
+    /// Bytes not handed out yet. That they run out early is damage, never a clean end.
+    left: u64,
     /// Whether the first bytes were asked for: then whole extents follow.
     begun: bool,
     /// An error is final: it is answered again.
@@ -86,7 +88,7 @@ impl Body {
                 Source::Manifest(Manifest { snapshot, home, id, parts, fetched, position, end })
             }
         };
-        Body { extents, _pin: pin, source, piece: None, ahead: VecDeque::new(), begun: false, failed: None }
+        Body { extents, _pin: pin, source, piece: None, ahead: VecDeque::new(), left: len, begun: false, failed: None }
     }
 
     /// Asks for as many extents as may be ahead. Answers whether anything is.
@@ -147,14 +149,19 @@ impl Body {
     async fn next_bytes(&mut self) -> Result<Option<Bytes>, StoreError> {
         loop {
             if !self.top_up()? {
-                return Ok(None);
+                return if self.left == 0 { Ok(None) } else { Err(cut_short(self.left)) };
             }
             let bytes = poll_fn(|context| self.poll_first(context)).await?;
             if !bytes.is_empty() {
+                self.left = self.left.checked_sub(bytes.len() as u64).ok_or_else(|| cut_short(0))?;
                 return Ok(Some(bytes));
             }
         }
     }
+}
+
+fn cut_short(left: u64) -> StoreError {
+    StoreError::Damaged(format!("the rows of the version and its bytes differ in length: {left} bytes are left"))
 }
 
 /// One read of the extent that holds `position`: to the extent's end, but only one slice for the very first bytes.
@@ -205,7 +212,10 @@ impl Manifest {
                 self.fetch()?;
                 continue;
             };
-            let from = self.position.saturating_sub(part.offset);
+            if part.offset > self.position {
+                return Err(StoreError::Damaged(format!("the manifest {} has a gap", self.id)));
+            }
+            let from = self.position - part.offset;
             let to = (self.end - part.offset).min(part.size);
             if from >= to {
                 continue;
@@ -264,14 +274,14 @@ impl ReadBody for Body {
     }
 
     fn take_ready(&mut self) -> Option<Bytes> {
-        match &mut self.source {
-            Source::One(piece @ Some(Piece::Inline(_)), offset, len) => {
-                match Cursor::of(piece.take()?, *offset, *len) {
-                    Cursor::Inline(bytes) => Some(bytes),
-                    Cursor::Extents { .. } => None,
-                }
-            }
-            _ => None,
+        let Source::One(piece, offset, len) = &mut self.source else { return None };
+        let Some(Piece::Inline(bytes)) = piece else { return None };
+        let Cursor::Inline(ready) = Cursor::of(Piece::Inline(bytes.clone()), *offset, *len) else { return None };
+        if ready.len() as u64 != self.left {
+            return None;
         }
+        *piece = None;
+        self.left = 0;
+        Some(ready)
     }
 }
