@@ -37,6 +37,17 @@ pub struct Space {
     pub free_bytes: u64,
 }
 
+/// Whether the error says that the process or the machine lacks something for a moment (descriptors, memory): it is no fault of
+/// the disk, and the very same call may succeed later.
+pub fn is_transient(error: &io::Error) -> bool {
+    let lacking = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN, libc::EINTR];
+    let by_kind = matches!(
+        error.kind(),
+        io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    );
+    by_kind || error.raw_os_error().is_some_and(|code| lacking.contains(&code))
+}
+
 /// Memory, offsets and lengths of [`Caching::Direct`] I/O are multiples of this many bytes.
 pub const DIRECT_ALIGN: usize = 4096;
 

@@ -8,6 +8,7 @@ pub mod clock;
 mod counters;
 pub mod disk;
 mod disk_path;
+pub mod process;
 pub mod random;
 pub mod real_disk;
 pub mod sim_disk;
