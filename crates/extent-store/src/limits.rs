@@ -26,3 +26,5 @@ pub const SCAN_WINDOW_BYTES: usize = 2 * FRAME_MAX_BYTES;
 pub const SCAN_PAGE_ITEMS: usize = 1024;
 /// Bytes one page of an asynchronous scan reads before it returns, so that a scan can be paced.
 pub const SCAN_PAGE_BYTES: u64 = 8 << 20;
+/// Bytes of whole frames that scrub, repair and moves of one disk hold at once: two, each in a buffer up to a quarter larger.
+pub const FRAMES_BYTES: usize = 5 * FRAME_MAX_BYTES / 2;

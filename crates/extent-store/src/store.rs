@@ -24,7 +24,7 @@ use std::sync::Arc;
 use env::Env;
 use env::buf::BufPool;
 use env::clock::Clock;
-use env::disk::{Disk, Space};
+use env::disk::{Disk, Space, is_transient};
 use env::tasks::{SubmitError, Tasks, Worker};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -112,6 +112,8 @@ pub(crate) struct Inner {
     durable_dirs: Mutex<BTreeSet<String>>,
     strangers: Vec<String>,
     counters: Counters,
+    /// For whole frames.
+    frames: BufPool,
 }
 
 impl DiskStore {
@@ -142,6 +144,7 @@ impl DiskStore {
             durable_dirs: Mutex::default(),
             strangers: listing.strangers,
             counters: Counters::default(),
+            frames: BufPool::new(limits::FRAMES_BYTES),
             config,
         });
         let store = DiskStore { writer: spawn_writer(&inner), inner };
@@ -302,7 +305,7 @@ impl Inner {
     fn count_write_error(&self, error: &io::Error) {
         if crate::error::is_no_space(error) {
             self.counters.no_space_errors.add(1);
-        } else {
+        } else if !is_transient(error) {
             self.counters.write_errors.add(1);
             self.counters.suspect();
         }

@@ -96,8 +96,9 @@ impl DiskStore {
     }
 
     /// Reads one whole frame around the page cache and verifies all of it, padding included: for scrub, repair and moves.
+    /// Their buffers are of a budget of their own: clients that hold what they read cannot keep them from getting on.
     pub async fn read_frame(&self, address: FrameAddress) -> Result<Frame, ReadError> {
-        let buf = self.inner.config.buffers.take(FRAME_MAX_BYTES).await;
+        let buf = self.inner.frames.take(FRAME_MAX_BYTES).await;
         self.run(move |inner| inner.read_frame(address, buf)).await
     }
 
