@@ -36,8 +36,10 @@ pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 pub const BODY_RATE_GRACE: Duration = Duration::from_secs(60);
 /// Slower than a modem: such a client only holds resources.
 pub const BODY_MIN_BYTES_PER_SECOND: u64 = 1 << 10;
-/// A response of which nothing can be written for this long is given up.
-pub const WRITE_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// While a client is waited for, so many bytes must be taken within [`WRITE_RATE_WINDOW`] of waiting; 1 KiB a second.
+pub const WRITE_WINDOW_BYTES: u64 = 60 << 10;
+/// Time spent waiting, not time that passes: a client is not blamed for our own disks.
+pub const WRITE_RATE_WINDOW: Duration = Duration::from_secs(60);
 /// Bytes of an unread body that are read and dropped so that the client sees the answer and not a reset.
 pub const DRAIN_MAX_BYTES: u64 = 1 << 20;
 /// Time for that.

@@ -1,4 +1,5 @@
-//! A client's socket, guarded: framing is watched on the way in, a reader that stalls is given up on the way out.
+//! A client's socket, guarded: framing is watched on the way in; a reader that stalls, or takes too little, is given up on the
+//! way out.
 
 use super::guard::Guard;
 use crate::limits;
@@ -6,9 +7,10 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 /// The socket of one connection.
 pub struct GuardedStream {
@@ -17,13 +19,23 @@ pub struct GuardedStream {
     /// What is still to be passed on after a violation: hyper parses a head anew only once it looks complete.
     ending: &'static [u8],
     /// Runs while a write is pending.
-    stalled: Option<Pin<Box<Sleep>>>,
+    stalled: Option<(Instant, Pin<Box<Sleep>>)>,
+    /// Of this window: time waited for the client, and bytes it took since it first had to be waited for.
+    waited: Duration,
+    taken_bytes: u64,
 }
 
 impl GuardedStream {
     /// Guards `inner`.
     pub fn new(inner: TcpStream) -> Self {
-        GuardedStream { inner, guard: Guard::new(), ending: b"\r\n\r\n", stalled: None }
+        GuardedStream {
+            inner,
+            guard: Guard::new(),
+            ending: b"\r\n\r\n",
+            stalled: None,
+            waited: Duration::ZERO,
+            taken_bytes: 0,
+        }
     }
 
     /// Whether a violation of framing was found.
@@ -50,12 +62,19 @@ impl GuardedStream {
         let _ = timeout(limits::DRAIN_TIMEOUT, drain).await;
     }
 
-    fn written<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if result.is_ready() {
-            self.stalled = None;
-            return result;
+    fn written(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(result) = result {
+            if let Some((since, _)) = self.stalled.take() {
+                self.waited += since.elapsed();
+            }
+            self.taken_bytes += *result.as_ref().unwrap_or(&0) as u64;
+            if self.taken_bytes >= limits::WRITE_WINDOW_BYTES {
+                (self.waited, self.taken_bytes) = (Duration::ZERO, 0);
+            }
+            return Poll::Ready(result);
         }
-        let sleeping = self.stalled.get_or_insert_with(|| Box::pin(sleep(limits::WRITE_IDLE_TIMEOUT)));
+        let left = limits::WRITE_RATE_WINDOW.saturating_sub(self.waited);
+        let (_, sleeping) = self.stalled.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(left))));
         ready!(sleeping.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -103,5 +122,63 @@ impl AsyncWrite for GuardedStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::GuardedStream;
+    use crate::limits;
+    use std::io;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::Instant;
+
+    /// A guarded socket that writes for ever, and its client, whose buffers are full.
+    async fn pair() -> (tokio::task::JoinHandle<io::Result<()>>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("a client");
+        let (socket, _) = listener.accept().await.expect("it came");
+        let mut guarded = GuardedStream::new(socket);
+        let writer = tokio::spawn(async move {
+            loop {
+                guarded.write_all(&[7; 64 << 10]).await?;
+            }
+        });
+        (writer, client)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_a_byte_now_and_then_is_given_up() {
+        let (mut writer, mut client) = pair().await;
+        let began = Instant::now();
+        let given_up = loop {
+            tokio::select! {
+                ended = &mut writer => break ended.expect("no panic"),
+                () = tokio::time::sleep(Duration::from_secs(9)) => {
+                    let mut some = [0; 512];
+                    // Reset by the other side is an end as well.
+                    let _ = client.read(&mut some).await;
+                }
+            }
+            assert!(began.elapsed() < 20 * limits::WRITE_RATE_WINDOW, "it is served for ever");
+        };
+        assert_eq!(given_up.expect_err("it ends").kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_keeps_up_the_least_rate_is_served_on() {
+        let (writer, mut client) = pair().await;
+        let began = Instant::now();
+        let mut some = vec![0; 1 << 20];
+        while began.elapsed() < 10 * limits::WRITE_RATE_WINDOW {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            // As much as is there.
+            let mut taken = 0;
+            while taken < 8 << 20 && client.try_read(&mut some).map(|n| taken += n).is_ok() {}
+            tokio::task::yield_now().await;
+        }
+        assert!(!writer.is_finished());
     }
 }
