@@ -99,6 +99,13 @@ fn cut_everywhere(
     assert!(cuts > 20, "a story that writes: {cuts}");
 }
 
+/// Offsets of the frames in a file.
+fn frames(node: &Node, disk: usize, path: &str) -> Vec<u64> {
+    let bytes = node.disks[disk].synced_bytes(path).expect("its bytes");
+    let begins = |at: &usize| bytes[*at..*at + 8].starts_with(b"ASHLARFR");
+    (4096..bytes.len()).step_by(4096).filter(begins).map(|at| at as u64).collect()
+}
+
 /// Rounds until nothing is left to do or the power is off.
 fn rounds(node: &Node) {
     for _ in 0..12 {
@@ -128,12 +135,13 @@ fn a_power_cut_while_garbage_of_three_shards_is_reclaimed_loses_nothing() {
 fn a_power_cut_while_replicas_are_repaired_loses_nothing() {
     let (node, bucket, expected) = prepared(Setup::mirrored());
     node.rounds();
-    // One bad bit in a file of the first disk, and a file of the second gone.
-    let flipped = node.files(0).first().cloned().expect("a file");
-    let frames = node.disks[0].synced_bytes(&flipped).expect("its bytes");
-    let payload = (4096..frames.len()).step_by(4096).find(|at| frames[*at..*at + 8].starts_with(b"ASHLAR"));
-    let payload = payload.expect("a frame") as u64 + 4096 + 77;
-    node.disks[0].flip_bit(&flipped, payload, 3).expect("a fault");
+    // Of one group both replicas are needed: each has a bad bit in another frame. And a file of the second disk is gone.
+    let flipped = node.files(0).into_iter().find(|path| frames(&node, 0, path).len() >= 2).expect("a file");
+    let other = (1..3).find(|at| node.files(*at).contains(&flipped)).expect("the other replica");
+    for (at, frame) in [(0, 0), (other, 1)] {
+        let header = frames(&node, at, &flipped)[frame];
+        node.disks[at].flip_bit(&flipped, header + 4096 + 77, 3).expect("a fault");
+    }
     let removed = node.files(1).into_iter().find(|path| *path != flipped).expect("a file");
     env::disk::Disk::remove(&node.disks[1], &removed).expect("removed");
     env::disk::Disk::sync_dir(&node.disks[1], removed.rsplit_once('/').expect("a directory").0).expect("synced");

@@ -252,3 +252,28 @@ fn more_without_an_owner_than_crashes_explain_stops_settling() {
     assert!(node.records().iter().all(|(_, record)| record.state == GroupState::Sealed && !record.settled));
     assert_eq!(node.get(&bucket, "k"), Some(content(1, 1_100_000)));
 }
+
+#[test]
+fn a_sealed_group_of_a_live_session_waits_for_the_uploads_it_cannot_vouch_for() {
+    let node = Node::born(20, Setup::mirrored());
+    let bucket = node.bucket();
+    node.begin_stalled_put(&bucket, "slow", content(9, 2_300_000));
+    node.put(&bucket, "k", content(1, 1_100_000));
+    // The third disk keeps no metadata; a failed append there ends the group, in which the slow upload has bytes.
+    node.disks[2].fail_write(1);
+    node.put(&bucket, "l", content(2, 1_100_000));
+    let done = node.rounds();
+    let waiting = |record: &metadata::rows::GroupRecord| {
+        record.state == GroupState::Sealed && !record.settled && record.account.as_ref().is_some_and(|a| !a.is_empty())
+    };
+    let records = node.records();
+    assert!(records.iter().any(|(_, record)| waiting(record)), "{records:?}");
+    assert_eq!((done.found_dead_bytes, done.punched_bytes), (0, 0), "{done:?}");
+    let audit = node.audit();
+    assert!(audit.ok && audit.in_progress_bytes > 2 * MIB, "{audit:#?}");
+    let node = node.crash(CrashPolicy::KeepAll);
+    assert!(node.rounds().found_dead_bytes > 2 * MIB, "now it is over");
+    node.assert_clean();
+    assert_eq!(node.get(&bucket, "k"), Some(content(1, 1_100_000)));
+    assert_eq!(node.get(&bucket, "l"), Some(content(2, 1_100_000)));
+}

@@ -61,13 +61,11 @@ pub(super) fn compare(
 /// The first key after so many bodies; counts them.
 fn boundary(read: &dyn Read, range: &KeyRange, found: &mut RowsFound) -> Result<Option<Home>, ReadError> {
     let mut last: Option<Home> = None;
-    let mut count = 0;
-    for row in content::bodies(read, range) {
+    for (count, row) in content::bodies(read, range).enumerate() {
         let (home, ..) = row?;
         if count >= limits::WALK_BODIES && last.as_ref() != Some(&home) {
             return Ok(Some(home));
         }
-        count += 1;
         found.bodies += 1;
         last = Some(home);
     }

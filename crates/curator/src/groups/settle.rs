@@ -131,7 +131,7 @@ async fn settle_one(
     if is_unexplained(record, &found, &live) {
         let (keys, groups) = (access.ranges(), BTreeSet::from([group]));
         let named = access.read(move |read| references::of_groups(read, &keys, &groups)).await?;
-        let named = named.into_iter().flat_map(|(_, extents)| extents).map(|(_, extent)| extent.range());
+        let named = named.into_values().flatten().map(|(_, extent)| extent.range());
         live = ranges::merge(live.into_iter().chain(named));
         if found.files.iter().all(|file| *file == File::Missing) && !live.is_empty() {
             return Ok(Step::Postponed("contents name extents in it, and no replica has a file".into()));

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::{DiskId, GroupId};
 
 type FileKey = (GroupId, DiskId, u32);
+type Groups = Vec<(GroupId, GroupRecord)>;
 
 /// What is known to be holes already, so that rounds do not repeat themselves.
 #[derive(Default)]
@@ -50,9 +51,16 @@ pub(crate) async fn work(
     report: &mut RoundReport,
 ) -> Result<(), CuratorError> {
     let now = access.now();
-    let known: BTreeMap<FileKey, Holes> = punched.files.clone();
-    let (due, all) = access.read(move |read| due(read, &Punched { files: known })).await?;
-    punched.files.retain(|(group, ..), _| all.contains(group));
+    // Lent to the read; what is lost if it fails is looked up again.
+    let mut known = std::mem::take(punched);
+    let (due, known) = access
+        .read(move |read| {
+            let (due, all) = due(read, &known)?;
+            known.files.retain(|(group, ..), _| all.contains(group));
+            Ok((due, known))
+        })
+        .await?;
+    *punched = known;
     let mut looks = 0;
     for (group, record) in due {
         if patience.waits(group, now) {
@@ -74,7 +82,7 @@ pub(crate) async fn work(
 }
 
 /// Sealed groups with something to punch, or to drop; and the ids of all groups.
-fn due(read: &dyn Read, punched: &Punched) -> Result<(Vec<(GroupId, GroupRecord)>, BTreeSet<GroupId>), ReadError> {
+fn due(read: &dyn Read, punched: &Punched) -> Result<(Groups, BTreeSet<GroupId>), ReadError> {
     let (mut groups, mut all) = (Vec::new(), BTreeSet::new());
     for row in root::groups(read) {
         let (group, record) = row?;
