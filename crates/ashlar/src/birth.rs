@@ -1,18 +1,34 @@
-//! The data folders of a node: opened, locked, identified; born at the first start.
+//! The data folders of a node: opened, locked, identified; born at the first start; all of them or none later.
 //!
 //! Promises: a folder gets its identity only after the metadata was made, so a crash during the very first start leaves folders
-//! that are simply born again. Refuses to know: what is in them.
+//! that are simply born again. Once a store is born, no folder becomes part of it and none is missing without a word of the
+//! operator: a disk that is not mounted must not be taken for a new one. Refuses to know: what is in them.
 
+use crate::disks::{self, DiskList, KnownDisk};
 use env::Env;
 use env::disk::Disk;
 use env::real_disk::RealDisk;
 use extent_store::DiskIdentity;
+use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use types::{ClusterId, DiskId, NodeId};
 
 /// The first node of a cluster.
 pub const FIRST_NODE: NodeId = 1;
+
+/// What the operator wants opened.
+pub struct Wanted<'a> {
+    /// The data folders.
+    pub paths: &'a [PathBuf],
+    /// Copies.
+    pub rf: u8,
+    /// Disks that are gone for good.
+    pub lost: &'a [DiskId],
+    /// Folders without an identity are new disks.
+    pub add: bool,
+}
 
 /// The node's folders before anything in them is opened.
 pub struct Folders {
@@ -22,6 +38,10 @@ pub struct Folders {
     pub newborn: bool,
     /// All of them.
     pub folders: Vec<Folder>,
+    /// Disks as they were listed at the last start.
+    known: DiskList,
+    /// Disks that are not here, for which the operator said now that they are gone.
+    lost_now: BTreeSet<DiskId>,
 }
 
 /// One data folder.
@@ -32,55 +52,243 @@ pub struct Folder {
     pub disk: Arc<RealDisk>,
     /// What it says it is.
     pub found: Option<DiskIdentity>,
+    /// What it is or will be.
+    id: DiskId,
+    /// Its copy of the list of disks.
+    copy: Option<disks::Copy>,
+    /// It has one that cannot be read.
+    copy_damaged: bool,
 }
 
 /// Opens and locks every folder.
-pub fn open(paths: &[PathBuf], env: &Env) -> Result<Folders, String> {
+pub fn open(wanted: &Wanted<'_>, env: &Env) -> Result<Folders, String> {
     let mut folders = Vec::new();
-    for path in paths {
-        folders.push(open_one(path)?);
+    let mut absent = Vec::new();
+    for path in wanted.paths {
+        match open_one(path, false, env)? {
+            Some(folder) => folders.push(folder),
+            None => absent.push(path.as_path()),
+        }
     }
-    let clusters: Vec<(ClusterId, &Path)> =
-        folders.iter().filter_map(|f| Some((f.found.as_ref()?.cluster, f.path.as_path()))).collect();
-    let newborn = clusters.is_empty();
-    let cluster = clusters.first().map_or_else(|| ClusterId(env.random.next_u64()), |(id, _)| *id);
-    if let Some((other, path)) = clusters.iter().find(|(id, _)| *id != cluster) {
+    let Some(cluster) = cluster(&folders)? else { return born(wanted, folders, &absent, env) };
+    if let Some(path) = absent.first() {
         return Err(format!(
-            "{} belongs to cluster {other}, the other folders to {cluster}: name only folders of one cluster",
+            "data folder {0} is not there, and this store is not new. Is its disk mounted? For a new disk, make the folder \
+             (mkdir {0}) and start once with --add-disk",
             path.display()
         ));
     }
-    Ok(Folders { cluster, newborn, folders })
+    let known = known_disks(&folders, cluster)?;
+    name_new(&mut folders, cluster, &known, wanted.add)?;
+    let lost_now = judge_absent(&folders, &known, wanted)?;
+    Ok(Folders { cluster, newborn: false, folders, known, lost_now })
 }
 
-fn open_one(path: &Path) -> Result<Folder, String> {
-    let failed = |e: &dyn std::fmt::Display| format!("data folder {}: {e}", path.display());
-    let disk = RealDisk::open(path, true).map_err(|e| failed(&e))?;
+/// A folder; `None` if the directory is not there and may not be made.
+fn open_one(path: &Path, create: bool, env: &Env) -> Result<Option<Folder>, String> {
+    let failed = |e: &dyn std::fmt::Display| {
+        format!(
+            "data folder {}: {e}. If its disk is gone for good, leave it out and see what the next start says",
+            path.display()
+        )
+    };
+    let disk = match RealDisk::open(path, create) {
+        Ok(disk) => disk,
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !create => return Ok(None),
+        Err(e) => return Err(failed(&e)),
+    };
     disk.lock().map_err(|e| {
-        if e.kind() == std::io::ErrorKind::ResourceBusy {
-            failed(&"in use by another process; stop that server first, or name another folder")
+        if e.kind() == io::ErrorKind::ResourceBusy {
+            format!(
+                "data folder {}: in use by another process; stop that server first, or name another folder",
+                path.display()
+            )
         } else {
             failed(&e)
         }
     })?;
     let found = DiskIdentity::read(&disk).map_err(|e| failed(&e))?;
-    Ok(Folder { path: path.to_owned(), disk: Arc::new(disk), found })
+    let (copy, copy_damaged) = match disks::read(&disk) {
+        Ok(copy) => (copy, false),
+        Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+            tracing::error!(folder = %path.display(), error = %e, "the list of disks is taken from the other folders");
+            (None, true)
+        }
+        Err(e) => return Err(failed(&e)),
+    };
+    let id = found.map_or_else(|| DiskId(env.random.next_u64()), |identity| identity.disk);
+    Ok(Some(Folder { path: path.to_owned(), disk: Arc::new(disk), found, id, copy, copy_damaged }))
+}
+
+/// The cluster of the folders that have one.
+fn cluster(folders: &[Folder]) -> Result<Option<ClusterId>, String> {
+    let mut clusters = folders.iter().filter_map(|f| Some((f.found.as_ref()?.cluster, f.path.as_path())));
+    let Some((cluster, _)) = clusters.next() else { return Ok(None) };
+    match clusters.find(|(id, _)| *id != cluster) {
+        Some((other, path)) => Err(format!(
+            "{} belongs to cluster {other}, the other folders to {cluster}: name only folders of one cluster",
+            path.display()
+        )),
+        None => Ok(Some(cluster)),
+    }
+}
+
+/// The very first start.
+fn born(wanted: &Wanted<'_>, mut folders: Vec<Folder>, absent: &[&Path], env: &Env) -> Result<Folders, String> {
+    too_few(wanted, 0)?;
+    for path in absent {
+        folders.extend(open_one(path, true, env)?);
+    }
+    // As they are on the command line, whichever had to be made.
+    folders.sort_by_key(|folder| wanted.paths.iter().position(|path| *path == folder.path));
+    let cluster = ClusterId(env.random.next_u64());
+    Ok(Folders { cluster, newborn: true, folders, known: DiskList::default(), lost_now: BTreeSet::new() })
+}
+
+fn too_few(wanted: &Wanted<'_>, lost: usize) -> Result<(), String> {
+    let (rf, given) = (usize::from(wanted.rf), wanted.paths.len());
+    if rf > given + lost {
+        return Err(format!("--rf {rf} needs {rf} data folders on distinct disks; {given} given: repeat --data-dir"));
+    }
+    Ok(())
+}
+
+/// The newest list of disks. Stores that never had one are taken as they are.
+fn known_disks(folders: &[Folder], cluster: ClusterId) -> Result<DiskList, String> {
+    let copies = folders.iter().filter(|f| f.found.is_some()).filter_map(|f| f.copy.as_ref());
+    let newest = copies.filter(|copy| copy.cluster == cluster).max_by_key(|copy| copy.list.version);
+    match (newest, folders.iter().find(|f| f.copy_damaged)) {
+        (Some(copy), _) => Ok(copy.list.clone()),
+        (None, None) => Ok(DiskList::default()),
+        (None, Some(folder)) => Err(format!(
+            "the list of the store's disks is damaged in all folders given: name all data folders of the store, then remove {}",
+            folder.path.join("disks").display()
+        )),
+    }
+}
+
+/// Folders without an identity: their birth was cut off, or they are new and announced.
+fn name_new(folders: &mut [Folder], cluster: ClusterId, known: &DiskList, add: bool) -> Result<(), String> {
+    let taken: BTreeSet<DiskId> = folders.iter().filter_map(|f| Some(f.found?.disk)).collect();
+    for folder in folders.iter_mut().filter(|folder| folder.found.is_none()) {
+        let promised = folder.copy.as_ref().filter(|copy| copy.cluster == cluster).map(|copy| copy.this);
+        match promised.filter(|id| known.disks.contains_key(id) && !taken.contains(id)) {
+            Some(id) => folder.id = id,
+            None if add => tracing::warn!(folder = %folder.path.display(), disk = %folder.id, "a new disk is added"),
+            None => {
+                return Err(format!(
+                    "data folder {} is no disk of this store, and the store is not new. Is its disk mounted? If it is a new \
+                     disk, start once with --add-disk",
+                    folder.path.display()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every known disk is here or the operator knows. Gives the disks that are said to be lost by this start.
+fn judge_absent(folders: &[Folder], known: &DiskList, wanted: &Wanted<'_>) -> Result<BTreeSet<DiskId>, String> {
+    let here: BTreeSet<DiskId> = folders.iter().map(|folder| folder.id).collect();
+    if let Some(folder) = folders.iter().find(|folder| wanted.lost.contains(&folder.id)) {
+        return Err(format!(
+            "disk {} is here, at {}: leave out --lost-disk, or its --data-dir if it shall not be used any more",
+            folder.id,
+            folder.path.display()
+        ));
+    }
+    let absent = || known.disks.iter().filter(|(id, _)| !here.contains(id));
+    let unexplained = absent().filter(|(id, disk)| !disk.lost && !wanted.lost.contains(id));
+    refuse_missing(unexplained.map(|(id, disk)| (*id, disk.path.as_str())))?;
+    too_few(wanted, absent().count())?;
+    Ok(wanted.lost.iter().copied().collect())
+}
+
+/// An error that names the disks, if there are any.
+fn refuse_missing<'a>(missing: impl Iterator<Item = (DiskId, &'a str)>) -> Result<(), String> {
+    let (mut which, mut flags) = (Vec::new(), String::new());
+    for (id, path) in missing {
+        which.push(if path.is_empty() { format!("disk {id}") } else { format!("disk {id} (last at {path})") });
+        flags.push_str(&format!(" --lost-disk {id}"));
+    }
+    if which.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "not here: {}. Mount what is missing and name its folder with --data-dir. Only if it is gone for good, start once \
+         with{flags}: what has no copy on another disk is then lost",
+        which.join(", ")
+    ))
 }
 
 impl Folders {
-    /// The folders that keep the metadata: those that already do, then others, `rf` in all.
-    pub fn metadata_disks(&self, rf: u8) -> Vec<Arc<dyn Disk>> {
-        let keeps = |f: &&Folder| f.disk.list("log").is_ok_and(|names| !names.is_empty());
-        let (mut kept, others): (Vec<&Folder>, Vec<&Folder>) = self.folders.iter().partition(keeps);
-        kept.extend(others);
-        kept.into_iter().take(rf.into()).map(|f| f.disk.clone() as Arc<dyn Disk>).collect()
+    fn keeps_metadata(folder: &Folder) -> bool {
+        folder.disk.list("log").is_ok_and(|names| !names.is_empty())
+    }
+
+    /// The folders that keep the metadata: those that already do, and others up to `rf` in all.
+    pub fn metadata_disks(&self, rf: u8) -> Result<Vec<Arc<dyn Disk>>, String> {
+        let (mut kept, others): (Vec<&Folder>, Vec<&Folder>) =
+            self.folders.iter().partition(|f| Self::keeps_metadata(f));
+        if kept.is_empty() && !self.newborn {
+            return Err("none of the data folders holds the store's metadata: name all of its folders".to_owned());
+        }
+        // All of those that do, for which of them are in the log set only their logs know.
+        let more = usize::from(rf).saturating_sub(kept.len());
+        kept.extend(others.into_iter().take(more));
+        Ok(kept.into_iter().map(|f| f.disk.clone() as Arc<dyn Disk>).collect())
+    }
+
+    /// Disks with metadata that the operator now says are gone.
+    pub fn lost_metadata(&self) -> usize {
+        if self.known.disks.is_empty() {
+            // A store older than the list.
+            return self.lost_now.len();
+        }
+        let lost = self.lost_now.iter().filter_map(|id| self.known.disks.get(id));
+        lost.filter(|disk| disk.metadata && !disk.lost).count()
+    }
+
+    /// Compares with the disks on which the metadata says that there are extents. Gives the lost ones among them.
+    pub fn judge_named(&self, named: &BTreeSet<DiskId>) -> Result<Vec<DiskId>, String> {
+        let here: BTreeSet<DiskId> = self.folders.iter().map(|folder| folder.id).collect();
+        let absent = || named.difference(&here).copied();
+        let known_lost = |id: &DiskId| self.known.disks.get(id).is_some_and(|disk| disk.lost);
+        refuse_missing(absent().filter(|id| !known_lost(id) && !self.lost_now.contains(id)).map(|id| (id, "")))?;
+        Ok(absent().collect())
+    }
+
+    /// Writes down which disks there are, where it is not so written yet. `missing` are the lost ones that still matter.
+    pub fn write_list(&self, missing: &[DiskId]) -> Result<(), String> {
+        let here = self.folders.iter().map(|folder| {
+            let path = std::path::absolute(&folder.path).unwrap_or_else(|_| folder.path.clone());
+            let metadata = Self::keeps_metadata(folder);
+            (folder.id, KnownDisk { path: path.to_string_lossy().into_owned(), metadata, lost: false })
+        });
+        let lost = missing.iter().map(|id| {
+            let known = self.known.disks.get(id).cloned();
+            let path = known.map_or_else(String::new, |disk| disk.path);
+            (*id, KnownDisk { path, metadata: false, lost: true })
+        });
+        let mut list = DiskList { version: self.known.version, disks: here.chain(lost).collect() };
+        if list.disks != self.known.disks {
+            list.version += 1;
+        }
+        for folder in &self.folders {
+            let copy = disks::Copy { cluster: self.cluster, this: folder.id, list: list.clone() };
+            if folder.copy.as_ref() != Some(&copy) {
+                disks::write(&*folder.disk, &copy)
+                    .map_err(|e| format!("data folder {}: {e}", folder.path.display()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Begins this start on every disk; gives new ones their identity.
-    pub fn identify(&self, env: &Env) -> Result<Vec<DiskIdentity>, String> {
+    pub fn identify(&self) -> Result<Vec<DiskIdentity>, String> {
         let identify = |f: &Folder| match &f.found {
-            Some(_) => DiskIdentity::start(&*f.disk, self.cluster, FIRST_NODE).map(|started| started.or_else(|| f.found.clone())),
-            None => DiskIdentity::create(&*f.disk, self.cluster, FIRST_NODE, DiskId(env.random.next_u64())).map(Some),
+            Some(_) => DiskIdentity::start(&*f.disk, self.cluster, FIRST_NODE).map(|started| started.or(f.found)),
+            None => DiskIdentity::create(&*f.disk, self.cluster, FIRST_NODE, f.id).map(Some),
         };
         self.folders
             .iter()

@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use types::DiskId;
 
 /// An S3-compatible object store that scales out, is fast and heals itself.
 #[derive(Parser)]
@@ -26,7 +27,7 @@ pub enum Command {
 
 #[derive(Args, Clone)]
 pub struct ServerArgs {
-    /// Data folder, one for each disk; made if missing.
+    /// Data folder, one for each disk; made if missing at the very first start.
     #[arg(long = "data-dir", default_value = "./ashlar-data")]
     pub data_dirs: Vec<PathBuf>,
     /// Address of the S3 endpoint; port 0 takes a free one.
@@ -38,6 +39,12 @@ pub struct ServerArgs {
     /// Copies of data and metadata, on so many distinct data folders.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub rf: u8,
+    /// Take data folders that are not part of this store yet as new disks (for this start).
+    #[arg(long)]
+    pub add_disk: bool,
+    /// Go on without this disk: it is gone for good. What has no copy on another disk is lost with it. Repeatable.
+    #[arg(long = "lost-disk", value_name = "ID")]
+    pub lost_disks: Vec<DiskId>,
     /// Memory for caches and buffers together.
     #[arg(long, default_value = "1GiB", value_parser = parse_bytes)]
     pub memory: u64,

@@ -1,8 +1,11 @@
-//! The root key pair: from the environment, else from the data folder, else made once and kept there (0600).
+//! The root key pair: from the environment, else from a data folder, else made once, at the birth of the store, and kept (0600).
+//!
+//! Promises: the order of the data folders changes nothing; a store that has been born gets no other keys by itself; there are as
+//! many copies as of the data. Refuses to know: other accounts.
 
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The keys that open everything. `Debug` never shows the secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -34,16 +37,48 @@ pub fn find(data_dir: &Path) -> io::Result<RootKeys> {
     })
 }
 
+/// Where a server keeps its keys.
+pub struct Place<'a> {
+    /// The data folders; all are there.
+    pub folders: &'a [PathBuf],
+    /// How many of them keep the keys.
+    pub copies: usize,
+    /// Whether the store is being born: only then keys are made.
+    pub newborn: bool,
+}
+
 /// The keys for a server, and whether they were made just now.
-pub fn find_or_make(data_dir: &Path, random: impl Fn(&mut [u8])) -> io::Result<(RootKeys, bool)> {
+pub fn find_or_make(place: &Place<'_>, random: impl Fn(&mut [u8])) -> io::Result<(RootKeys, bool)> {
     if let Some(keys) = from_environment()? {
         return Ok((keys, false));
     }
-    if let Some(keys) = load(data_dir)? {
-        return Ok((keys, false));
+    let mut found = Vec::new();
+    for folder in place.folders {
+        found.extend(load(folder)?.map(|keys| (folder, keys)));
     }
-    let keys = RootKeys { access_key: format!("ASHLAR{}", mint(14, &random)), secret_key: mint(40, &random) };
-    store(data_dir, &keys)?;
+    let Some((first, keys)) = found.first() else { return make(place, &random) };
+    for (folder, _) in found.iter().filter(|(_, other)| other != keys) {
+        tracing::warn!(used = %first.display(), other = %folder.display(), "two data folders keep different root keys");
+    }
+    let without = place.folders.iter().filter(|folder| found.iter().all(|(other, _)| other != folder));
+    for folder in without.take(place.copies.saturating_sub(found.len())) {
+        store(folder, keys)?;
+    }
+    Ok((keys.clone(), false))
+}
+
+fn make(place: &Place<'_>, random: &impl Fn(&mut [u8])) -> io::Result<(RootKeys, bool)> {
+    if !place.newborn {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "none of the data folders holds the root keys (the file `credentials`), and the store is not new: put the file back, \
+             or set ASHLAR_ROOT_ACCESS_KEY and ASHLAR_ROOT_SECRET_KEY; they may be new ones",
+        ));
+    }
+    let keys = RootKeys { access_key: format!("ASHLAR{}", mint(14, random)), secret_key: mint(40, random) };
+    for folder in place.folders.iter().take(place.copies) {
+        store(folder, &keys)?;
+    }
     Ok((keys, true))
 }
 
@@ -78,7 +113,9 @@ fn load(data_dir: &Path) -> io::Result<Option<RootKeys>> {
     let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned);
     match (field("access_key"), field("secret_key")) {
         (Some(access_key), Some(secret_key)) => Ok(Some(RootKeys { access_key, secret_key })),
-        _ => Err(io::Error::other(format!("{} is damaged: it must hold access_key=… and secret_key=…", path.display()))),
+        _ => {
+            Err(io::Error::other(format!("{} is damaged: it must hold access_key=… and secret_key=…", path.display())))
+        }
     }
 }
 
@@ -103,17 +140,22 @@ fn mint(length: usize, random: &impl Fn(&mut [u8])) -> String {
 mod tests {
     use super::*;
 
+    fn place(folders: &[PathBuf], newborn: bool) -> Place<'_> {
+        Place { folders, copies: 1, newborn }
+    }
+
     #[test]
     fn keys_are_made_once_and_only_their_owner_can_read_them() {
         let dir = tempfile::tempdir().expect("a temporary folder");
-        let (made, new) = find_or_make(dir.path(), |b| b.fill(7)).expect("makes keys");
+        let folders = [dir.path().to_owned()];
+        let (made, new) = find_or_make(&place(&folders, true), |b| b.fill(7)).expect("makes keys");
         assert!(new && made.access_key.len() == 20 && made.secret_key.len() == 40);
-        let (again, new) = find_or_make(dir.path(), |b| b.fill(9)).expect("reads keys");
+        let (again, new) = find_or_make(&place(&folders, true), |b| b.fill(9)).expect("reads keys");
         assert!(!new && again == made);
         let path = dir.path().join(FILE);
         assert_eq!(std::fs::metadata(&path).expect("exists").permissions().mode() & 0o777, 0o600);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("chmod");
-        assert!(find_or_make(dir.path(), |b| b.fill(9)).is_err(), "a readable secret is refused");
+        assert!(find_or_make(&place(&folders, true), |b| b.fill(9)).is_err(), "a readable secret is refused");
         assert!(!format!("{made:?}").contains(&made.secret_key));
     }
 
@@ -121,6 +163,21 @@ mod tests {
     fn a_planted_link_is_refused() {
         let dir = tempfile::tempdir().expect("a temporary folder");
         std::os::unix::fs::symlink("/etc/passwd", dir.path().join(FILE)).expect("link");
-        assert!(find_or_make(dir.path(), |b| b.fill(7)).is_err());
+        assert!(find_or_make(&place(&[dir.path().to_owned()], true), |b| b.fill(7)).is_err());
+    }
+
+    #[test]
+    fn a_store_that_is_born_keeps_its_keys_whatever_the_order_of_its_folders() {
+        let (a, b) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let (there, back) = ([a.path().to_owned(), b.path().to_owned()], [b.path().to_owned(), a.path().to_owned()]);
+        assert!(find_or_make(&place(&there, false), |b| b.fill(7)).is_err(), "none are made later");
+        let (made, _) = find_or_make(&place(&there, true), |b| b.fill(7)).expect("makes keys");
+        assert!(!b.path().join(FILE).exists(), "as many copies as wanted");
+        assert!(find_or_make(&place(&back, false), |b| b.fill(9)).expect("reads keys") == (made.clone(), false));
+        assert!(!b.path().join(FILE).exists());
+        let two = Place { copies: 2, ..place(&back, false) };
+        find_or_make(&two, |b| b.fill(9)).expect("reads keys");
+        std::fs::remove_file(a.path().join(FILE)).expect("lost with its disk");
+        assert!(find_or_make(&two, |b| b.fill(9)).expect("reads the copy") == (made, false));
     }
 }

@@ -5,10 +5,12 @@ mod banner;
 mod birth;
 mod cli;
 mod credentials;
+mod disks;
 mod inspect;
 mod memory;
 mod node;
 mod server;
+mod sizes;
 
 use clap::Parser;
 use cli::{Cli, Command};

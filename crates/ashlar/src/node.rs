@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use types::ClusterId;
+use types::{ClusterId, DiskId};
 
 /// How often the metadata is asked whether it failed.
 const FAILURE_CHECK: Duration = Duration::from_millis(200);
@@ -20,14 +20,23 @@ pub struct Node {
     cluster: ClusterId,
     env: Env,
     metadata: Metadata,
+    /// Lost disks, as of the start.
+    missing: Vec<DiskId>,
     controller: Arc<Controller>,
     curator: Curator,
 }
 
 impl Node {
     /// Of parts that are open.
-    pub fn new(cluster: ClusterId, env: Env, metadata: Metadata, controller: Controller, curator: Curator) -> Node {
-        Node { cluster, env, metadata, controller: Arc::new(controller), curator }
+    pub fn new(
+        cluster: ClusterId,
+        env: Env,
+        metadata: Metadata,
+        missing: Vec<DiskId>,
+        controller: Controller,
+        curator: Curator,
+    ) -> Node {
+        Node { cluster, env, metadata, missing, controller: Arc::new(controller), curator }
     }
 
     /// Its controller.
@@ -74,6 +83,11 @@ impl Node {
         Ok(())
     }
 
+    /// How far the wall clock is behind the newest stamp in the metadata.
+    fn clock_behind_seconds(&self) -> u64 {
+        (self.metadata.now_ms().saturating_sub(self.env.clock.wall_ms())) / 1000
+    }
+
     fn disks(&self) -> Vec<Value> {
         let describe = |disk: &extent_store::DiskStore| {
             let (identity, health) = (disk.identity(), disk.health());
@@ -111,6 +125,10 @@ impl Operations for Node {
             "session": self.controller.session().1,
             "uptime_seconds": self.env.clock.monotonic().as_secs(),
             "disks": self.disks(),
+            "disks_missing": self.missing.iter().map(DiskId::to_string).collect::<Vec<_>>(),
+            "metadata_folders_in_set": stats.logs.len(),
+            "metadata_folders_wanted": self.controller.rf(),
+            "clock_behind_seconds": self.clock_behind_seconds(),
             "metadata": {
                 "entries": stats.entries,
                 "appends": stats.appends,
@@ -124,7 +142,8 @@ impl Operations for Node {
 
     fn audit(&self, progress: mpsc::Sender<Progress>) -> Answer<'_> {
         Box::pin(async move {
-            let report = |done, total, unit: &str| _ = progress.try_send(Progress { done, total, unit: unit.to_owned() });
+            let report =
+                |done, total, unit: &str| _ = progress.try_send(Progress { done, total, unit: unit.to_owned() });
             let audit = self.curator.audit(report).await.map_err(|e| e.to_string())?;
             serde_json::to_value(audit).map_err(|e| e.to_string())
         })
@@ -132,7 +151,8 @@ impl Operations for Node {
 
     fn scrub(&self, progress: mpsc::Sender<Progress>) -> Answer<'_> {
         Box::pin(async move {
-            let report = |done, total, unit: &str| _ = progress.try_send(Progress { done, total, unit: unit.to_owned() });
+            let report =
+                |done, total, unit: &str| _ = progress.try_send(Progress { done, total, unit: unit.to_owned() });
             let scrub = self.curator.scrub(report).await.map_err(|e| e.to_string())?;
             serde_json::to_value(scrub).map_err(|e| e.to_string())
         })
@@ -172,6 +192,14 @@ impl Operations for Node {
             ("damaged_reads", "Reads that met damage since the start", health.damaged_reads as f64),
             ("log_entries", "Raft entries appended since the start", stats.entries as f64),
             ("metadata_flushes", "Flushes of the metadata tree since the start", stats.flushes as f64),
+            ("disks_missing", "Lost disks on which data was, as of the start", self.missing.len() as f64),
+            ("metadata_folders_in_set", "Data folders that hold the metadata", stats.logs.len() as f64),
+            ("metadata_folders_wanted", "Data folders that should hold the metadata", f64::from(self.controller.rf())),
+            (
+                "clock_behind_seconds",
+                "How far the wall clock is behind the newest stamp in the metadata",
+                self.clock_behind_seconds() as f64,
+            ),
             ("findings_waiting", "Replicas that wait for repair", self.controller.findings().waiting() as f64),
         ]
     }

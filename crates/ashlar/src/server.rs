@@ -14,18 +14,20 @@ use env::buf::BufPool;
 use env::disk::Disk;
 use extent_store::{DiskStore, StoreConfig, StoreSet};
 use metadata::directory::Directory;
-use metadata::node::{FolderConfig, Metadata, MetadataConfig};
+use metadata::node::{FolderConfig, Metadata, MetadataConfig, StartError};
+use metadata::read::{ReadError, root};
 use object_controller::api::{Account, Credential};
 use object_controller::{Controller, ControllerConfig};
 use s3::auth::{AuthConfig, Authenticator};
 use s3::ops::Service;
 use s3::server::ServerConfig;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use types::ClusterId;
+use types::{ClusterId, DiskId};
 
 /// Anything that ends the server, as a sentence for its operator.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -33,15 +35,22 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Region in the scope of admin signatures, whatever the store's own region.
 const ADMIN_REGION: &str = "us-east-1";
 
+/// How long a start waits for flushes and compactions, and how often it looks.
+const CATCH_UP_MAX: Duration = Duration::from_secs(60);
+const CATCH_UP_CHECK: Duration = Duration::from_millis(50);
+
 /// Runs a server until it is told to end.
 pub async fn run(args: ServerArgs) -> Result<(), Failure> {
     check(&args)?;
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let env = Env::system(threads.max(2) * 4);
-    let folders = birth::open(&args.data_dirs, &env)?;
-    let (keys, made) = credentials::find_or_make(&args.data_dirs[0], |bytes| env.random.fill(bytes))?;
+    let wanted = birth::Wanted { paths: &args.data_dirs, rf: args.rf, lost: &args.lost_disks, add: args.add_disk };
+    let folders = birth::open(&wanted, &env)?;
+    let place = credentials::Place { folders: &args.data_dirs, copies: args.rf.into(), newborn: folders.newborn };
+    let (keys, made) = credentials::find_or_make(&place, |bytes| env.random.fill(bytes))?;
     let metrics = Metrics::new();
-    let (listener, admin_listener) = (bind(args.listen, "--listen").await?, bind(args.admin_listen, "--admin-listen").await?);
+    let (listener, admin_listener) =
+        (bind(args.listen, "--listen").await?, bind(args.admin_listen, "--admin-listen").await?);
     let node = open_node(&args, env, folders, root_credential(&keys, &args), metrics.clone()).await?;
     let authenticators = Authenticators::new(&args, &node);
     let service = Arc::new(Service::new(node.controller(), authenticators.s3.clone()));
@@ -60,6 +69,7 @@ pub async fn run(args: ServerArgs) -> Result<(), Failure> {
         domains: args.domain.clone(),
         host_id: node.name(),
         max_requests: Budget::of(args.memory).requests,
+        max_connections: crate::sizes::connections(ServerConfig::default().max_connections),
         ..ServerConfig::default()
     };
     let shutdown = end_asked(stop, node.clone());
@@ -74,15 +84,6 @@ pub async fn run(args: ServerArgs) -> Result<(), Failure> {
 }
 
 fn check(args: &ServerArgs) -> Result<(), Failure> {
-    if usize::from(args.rf) > args.data_dirs.len() {
-        return Err(format!(
-            "--rf {} needs {} data folders on distinct disks; {} given: repeat --data-dir",
-            args.rf,
-            args.rf,
-            args.data_dirs.len()
-        )
-        .into());
-    }
     if args.memory < crate::memory::MIN_MEMORY_BYTES {
         return Err("--memory must be at least 64MiB".into());
     }
@@ -116,9 +117,12 @@ async fn open_node(
     let opened = {
         let (args, env, read_buffers) = (args.clone(), env.clone(), read_buffers.clone());
         let directory = directory.clone();
-        tokio::task::spawn_blocking(move || open_disks(&args, &env, &folders, &budget, read_buffers, directory, metrics))
-            .await??
+        tokio::task::spawn_blocking(move || {
+            open_disks(&args, &env, &folders, &budget, read_buffers, directory, metrics)
+        })
+        .await??
     };
+    caught_up(&opened.metadata).await;
     let controller = Controller::open(ControllerConfig {
         env: env.clone(),
         metadata: opened.metadata.clone(),
@@ -135,7 +139,19 @@ async fn open_node(
     })
     .await?;
     let curator = curator::Curator::start(controller.clone(), curator_config(args, &env));
-    Ok(Arc::new(Node::new(cluster, env, opened.metadata, controller, curator)))
+    Ok(Arc::new(Node::new(cluster, env, opened.metadata, opened.missing, controller, curator)))
+}
+
+/// A start after a crash may find so much to compact that nothing is taken. Waits, but not for ever: then the start says so.
+async fn caught_up(metadata: &Metadata) {
+    let mut waited = Duration::ZERO;
+    while metadata.is_behind() && waited < CATCH_UP_MAX {
+        if waited.is_zero() {
+            tracing::info!("waiting for flushes and compactions that the last run left undone");
+        }
+        tokio::time::sleep(CATCH_UP_CHECK).await;
+        waited += CATCH_UP_CHECK;
+    }
 }
 
 fn curator_config(args: &ServerArgs, env: &Env) -> curator::Config {
@@ -145,6 +161,8 @@ fn curator_config(args: &ServerArgs, env: &Env) -> curator::Config {
 struct Opened {
     metadata: Metadata,
     disks: StoreSet,
+    /// Lost disks that groups still name.
+    missing: Vec<DiskId>,
 }
 
 fn open_disks(
@@ -157,7 +175,12 @@ fn open_disks(
     metrics: Arc<Metrics>,
 ) -> Result<Opened, Failure> {
     let metadata = open_metadata(args, env, folders, budget, directory, metrics.clone())?;
-    let identities = folders.identify(env)?;
+    let missing = folders.judge_named(&disks_of_groups(&metadata)?)?;
+    for disk in &missing {
+        tracing::error!(%disk, "a disk is lost: what is on it alone cannot be read, what has copies has one less");
+    }
+    folders.write_list(&missing)?;
+    let identities = folders.identify()?;
     let mut stores = Vec::new();
     for (folder, identity) in folders.folders.iter().zip(identities) {
         let mut config = StoreConfig::new(read_buffers.clone());
@@ -167,7 +190,16 @@ fn open_disks(
             .map_err(|e| format!("data folder {}: {e}", folder.path.display()))?;
         stores.push(store);
     }
-    Ok(Opened { metadata, disks: StoreSet::new(stores)? })
+    Ok(Opened { metadata, disks: StoreSet::new(stores)?, missing })
+}
+
+/// Disks on which extents are or were to be.
+fn disks_of_groups(metadata: &Metadata) -> Result<BTreeSet<DiskId>, ReadError> {
+    let mut disks = BTreeSet::new();
+    for group in root::groups(&metadata.snapshot()) {
+        disks.extend(group?.1.replicas.iter().map(|replica| replica.disk));
+    }
+    Ok(disks)
 }
 
 fn open_metadata(
@@ -178,15 +210,24 @@ fn open_metadata(
     directory: Arc<Directory>,
     metrics: Arc<Metrics>,
 ) -> Result<Metadata, Failure> {
-    let disks = folders.metadata_disks(args.rf);
+    let disks = folders.metadata_disks(args.rf)?;
     let metadata_folders = disks.into_iter().map(|disk| FolderConfig { disk, dir: String::new() }).collect();
     let mut config = MetadataConfig::new(env.clone(), FIRST_NODE, metadata_folders);
     config.create = folders.newborn;
+    config.lost = folders.lost_metadata();
     config.cache_bytes = budget.cache_bytes;
     config.memtable_bytes = budget.memtable_bytes;
+    crate::sizes::fit(&mut config);
     config.observer = Some(Arc::new(move |took: Duration| metrics.observe_sync(took.as_secs_f64())));
     let machine = Box::new(metadata::apply::Schema::new(directory));
-    Ok(Metadata::open(config, machine)?)
+    Metadata::open(config, machine).map_err(|e| match e {
+        StartError::Set(_) => format!(
+            "{e}. If the disk of one that cannot be read is gone for good, leave out its --data-dir: the next start says how to \
+             go on without it"
+        )
+        .into(),
+        e => e.into(),
+    })
 }
 
 struct SyncTimes(Arc<Metrics>);

@@ -95,7 +95,7 @@ impl Access {
 
     async fn propose(&self, shard: ShardId, command: Command) -> Result<Outcome, CuratorError> {
         let metadata = self.controller.metadata();
-        let deadline_ms = self.wall_ms() + DEADLINE_MS;
+        let deadline_ms = metadata.now_ms().saturating_add(DEADLINE_MS);
         match metadata.propose(shard, metadata.next_attempt(), deadline_ms, command).await? {
             Outcome::Refused(refusal) => Err(CuratorError::Refused(Box::new(refusal))),
             outcome => Ok(outcome),

@@ -22,3 +22,12 @@ pub const LOG_OVERRUN: u64 = 2;
 pub const LOG_SEGMENTS_MIN: u64 = 3;
 /// Free bytes that a flush wants beside twice what it writes; with less it waits, for a flush that fails ends the tree.
 pub const FLUSH_SPARE_BYTES: u64 = 1 << 20;
+/// How far the wall clock may be behind the newest stamp before it is said.
+pub(crate) const CLOCK_BEHIND_MS: u64 = 60_000;
+/// Bytes that a metadata disk keeps free from what grows, in memtables: twice all that may be unflushed, and the input of a
+/// compaction of level 0 (four runs) with level 1 (four tables).
+pub const RESERVE_MEMTABLES: u64 = 2 * UNFLUSHED_MEMTABLES + 8;
+/// And in segments of the log: those of an overrun while a flush is under way, and two spares.
+pub const RESERVE_SEGMENTS: u64 = 6;
+/// Flushes that a start waits for while the log is too long: one does it, unless it waited for another that was under way.
+pub(crate) const CATCH_UP_FLUSHES: usize = 4;

@@ -6,10 +6,12 @@
 
 mod open;
 mod refill;
+mod space;
 
 pub use open::StartError;
 
 use crate::command::{Command, Entry, Outcome, RootCommand};
+use crate::limits::CATCH_UP_FLUSHES;
 use crate::log::LogStats;
 use crate::rows::Home;
 use crate::shard::applier::ToApply;
@@ -50,8 +52,8 @@ pub struct MetadataConfig {
     pub folders: Vec<FolderConfig>,
     /// Whether an empty store may be made: only at the birth of the node, for an empty folder may also be a lost disk.
     pub create: bool,
-    /// Folders that the operator says are lost for good: a start does not ask for them.
-    pub lost: Vec<usize>,
+    /// Folders that the operator says are lost for good, with their disks: a start does not wait for so many.
+    pub lost: usize,
     /// Bytes of a log segment.
     pub segment_bytes: u32,
     /// Bytes of rows in memory at which they are flushed.
@@ -76,7 +78,7 @@ impl MetadataConfig {
             node,
             folders,
             create: false,
-            lost: Vec::new(),
+            lost: 0,
             segment_bytes: 64 << 20,
             memtable_bytes: 64 << 20,
             log_bytes: 256 << 20,
@@ -162,6 +164,7 @@ struct Inner {
     slots: Slots,
     session: Mutex<Session>,
     closed: Mutex<bool>,
+    space: space::Space,
 }
 
 #[derive(Default)]
@@ -238,12 +241,19 @@ impl Metadata {
         self.inner.node
     }
 
+    /// Cluster time (protocols.md 11): the wall clock, but never before the newest stamp of any entry. Deadlines are made from
+    /// it, so that a wall clock that goes back, or once was ahead, stops no writes.
+    pub fn now_ms(&self) -> u64 {
+        self.inner.shared.time_ms(self.inner.env.clock.wall_ms())
+    }
+
     /// Takes a new session: root ends the former ones of this node. Must be called before the first [`Metadata::next_attempt`].
     pub async fn start_session(&self) -> Result<u32, ProposeError> {
+        self.catch_up().await;
         let node = self.inner.node;
         // Not of any session: unique by chance of 2^-64.
         let attempt = AttemptId { node, session: 0, sequence: self.inner.env.random.next_u64() };
-        let deadline_ms = self.inner.env.clock.wall_ms() + DEADLINE_MS;
+        let deadline_ms = self.now_ms().saturating_add(DEADLINE_MS);
         let command = Command::Root(RootCommand::NewSession { node });
         match self.propose(ROOT, attempt, deadline_ms, command).await? {
             Outcome::Session(number) => {
@@ -252,6 +262,25 @@ impl Metadata {
             }
             other => Err(ProposeError::Failed(format!("a new session was answered {other:?}"))),
         }
+    }
+
+    /// Does what the last run left undone as far as it turns proposals away: flushes, so that the log becomes short.
+    async fn catch_up(&self) {
+        for _ in 0..CATCH_UP_FLUSHES {
+            if !self.inner.shared.behind() {
+                return;
+            }
+            if let Err(error) = self.flush().await {
+                return tracing::warn!(error, "what the last run left to be flushed could not be");
+            }
+            // Handled after what the flush told the driver, and the driver looks at the length of the log then.
+            self.mark().await;
+        }
+    }
+
+    /// Whether proposals are turned away for now, as flushes or compactions are behind.
+    pub fn is_behind(&self) -> bool {
+        self.inner.shared.behind()
     }
 
     /// Mints the id of an attempt in the newest session.
@@ -281,6 +310,17 @@ impl Metadata {
             // Dropped only if the driver ended, and then there is nothing to mark.
             let _ = done.await;
         }
+    }
+
+    /// Bytes that must stay free on each metadata disk so that flushes, compactions and the log never want for space. What
+    /// grows the store asks [`Metadata::has_room`] first; what shrinks it may use the reserve.
+    pub fn reserve_bytes(&self) -> u64 {
+        self.inner.space.reserve_bytes()
+    }
+
+    /// Whether each metadata disk has more than the reserve. One `statvfs` a disk.
+    pub fn has_room(&self) -> bool {
+        self.inner.space.has_room()
     }
 
     /// Why nothing is acknowledged any more (rule R3): the process should stop.

@@ -10,15 +10,14 @@ use metadata::shard::ShardId;
 use std::path::Path;
 use std::sync::Arc;
 
-fn open(env: &Env, paths: &[&Path], lost: &[usize]) -> Metadata {
+fn open(env: &Env, paths: &[&Path], lost: usize) -> Metadata {
     let folder = |path: &&Path| FolderConfig {
         disk: Arc::new(RealDisk::open(path, true).expect("a disk")),
         dir: "meta".to_owned(),
     };
     let config = MetadataConfig::small(env.clone(), 1, paths.iter().map(folder).collect());
     let (segment_bytes, memtable_bytes, log_bytes) = (1 << 20, 64 << 10, 3 << 20);
-    let config =
-        MetadataConfig { create: true, lost: lost.to_vec(), segment_bytes, memtable_bytes, log_bytes, ..config };
+    let config = MetadataConfig { create: true, lost, segment_bytes, memtable_bytes, log_bytes, ..config };
     Metadata::open(config, Box::new(Words)).expect("opens")
 }
 
@@ -47,7 +46,7 @@ fn closing_and_opening_again_finds_everything_in_every_folder_also_in_one_filled
     let paths = [first.path(), second.path()];
     for round in 0..4u32 {
         let env = Env::system(1);
-        let lost: &[usize] = if round == 2 { &[1] } else { &[] };
+        let lost = usize::from(round == 2);
         let metadata = open(&env, &paths, lost);
         assert_eq!(words(&metadata.snapshot(), ShardId(1)).len(), 1920 * round as usize);
         write(&metadata, round);
@@ -62,7 +61,7 @@ fn closing_and_opening_again_finds_everything_in_every_folder_also_in_one_filled
     }
     // The one that was filled anew, by itself.
     std::fs::remove_dir_all(first.path().join("meta")).expect("removes");
-    let metadata = open(&Env::system(1), &paths, &[0]);
+    let metadata = open(&Env::system(1), &paths, 1);
     assert_eq!(words(&metadata.snapshot(), ShardId(1)).len(), 1920 * 4);
     metadata.close();
 }

@@ -90,7 +90,7 @@ impl Controller {
             "buffers for uploads below {} bytes",
             ControllerConfig::MIN_WRITE_BYTES
         );
-        let proposer = Proposer::new(config.metadata.clone(), config.env.clock.clone());
+        let proposer = Proposer::new(config.metadata.clone());
         let writer = begin_session(&config.metadata, &proposer).await?;
         let snapshots = Snapshots::new(config.metadata.clone());
         let (pins, findings) = (Pins::new(), Findings::default());

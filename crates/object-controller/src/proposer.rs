@@ -7,12 +7,10 @@ use crate::api::{BucketInfo, StoreError};
 use crate::controller::Controller;
 use crate::limits;
 use crate::refusal;
-use env::clock::Clock;
 use metadata::command::{Command, KeyCommand, KeyOp, Outcome, Refusal, RootCommand, ShardCommand};
 use metadata::node::{Metadata, ProposeError};
 use metadata::rows::Home;
 use metadata::shard::{ROOT, ShardId};
-use std::sync::Arc;
 use types::limits::DEADLINE_MS;
 use types::{AttemptId, BucketId, ObjectKey};
 
@@ -20,7 +18,6 @@ use types::{AttemptId, BucketId, ObjectKey};
 #[derive(Clone)]
 pub(crate) struct Proposer {
     metadata: Metadata,
-    clock: Arc<dyn Clock>,
 }
 
 /// Why a proposal has no outcome to go on with.
@@ -66,8 +63,8 @@ impl From<ProposeError> for Failed {
 }
 
 impl Proposer {
-    pub(crate) fn new(metadata: Metadata, clock: Arc<dyn Clock>) -> Proposer {
-        Proposer { metadata, clock }
+    pub(crate) fn new(metadata: Metadata) -> Proposer {
+        Proposer { metadata }
     }
 
     /// A new attempt id of this session.
@@ -116,7 +113,7 @@ impl Proposer {
     }
 
     async fn propose(&self, shard: ShardId, attempt: AttemptId, command: Command) -> Result<Outcome, Failed> {
-        let deadline_ms = self.clock.wall_ms() + DEADLINE_MS;
+        let deadline_ms = self.metadata.now_ms().saturating_add(DEADLINE_MS);
         match self.metadata.propose(shard, attempt, deadline_ms, command).await? {
             Outcome::Refused(refusal) => Err(Failed::Refused(refusal)),
             outcome => Ok(outcome),

@@ -24,7 +24,7 @@ use crate::command::{Command, Entry, Outcome, Refusal};
 use crate::directory::Directory;
 use crate::format::FormatError;
 use crate::read::{self, ReadError};
-use crate::shard::{ROOT, Shard, StateMachine};
+use crate::shard::{ROOT, Shard, ShardId, StateMachine};
 use crate::tree::{Read, TreeError, WriteBatch};
 use draft::Work;
 use std::sync::Arc;
@@ -67,6 +67,10 @@ impl StateMachine for Schema {
         };
         work.finish(batch)?;
         Ok(outcome)
+    }
+
+    fn last_stamp_ms(&self, shard: ShardId, read: &dyn Read) -> Result<u64, TreeError> {
+        Ok(read::shard::state(read, shard)?.last_stamp_ms)
     }
 
     fn started(&mut self, read: &dyn Read) {

@@ -82,11 +82,11 @@ impl LogSet {
         LogSet { members, record, failed: None, syncers: Vec::new(), tasks: tasks.clone() }
     }
 
-    /// Puts the logs that could be opened together. Folders in `lost` are not asked for: the operator says that they are gone.
+    /// Puts the logs that could be opened together. So many as `lost` need not answer: the operator says that they are gone.
     pub fn open(
         tasks: &Tasks,
         opened: Vec<Result<(Log, Recovered), OpenError>>,
-        lost: &[usize],
+        lost: usize,
     ) -> Result<OpenedSet, SetError> {
         let newest = opened.iter().flatten().map(|(_, recovered)| &recovered.state.log_set);
         let record = newest.max_by_key(|record| record.version).cloned().unwrap_or_default();
@@ -104,8 +104,9 @@ impl LogSet {
             }
         }
         let (seen, wanted) = (members.len(), record.members.len());
-        let excused = lost.iter().filter(|folder| members.iter().all(|(m, _)| m.folder != **folder)).count();
-        let answered = (seen + excused).min(wanted);
+        // A log that is there and cannot be read may be one of those asked for: it is not excused by the loss of another.
+        let unreadable = errors.iter().filter(|e| !matches!(e, OpenError::Missing(_))).count();
+        let answered = (seen + lost.saturating_sub(unreadable)).min(wanted);
         if seen == 0 || (answered < wanted && (wanted == 2 || answered * 2 <= wanted)) {
             return Err(SetError::TooFew { seen, wanted, errors });
         }

@@ -4,6 +4,7 @@
 //! only at birth. Refuses to know: what entries mean.
 
 use super::refill::refill;
+use super::space::Space;
 use super::{FolderConfig, Inner, MetadataConfig, Session};
 use crate::dirs::create_durable;
 use crate::limits::{BATCH_PROPOSALS, DRIVER_QUEUE, LOG_SEGMENTS_MIN};
@@ -12,7 +13,7 @@ use crate::log::{Log, LogConfig, LogError, LogSet, OpenError, OpenedSet, Recover
 use crate::rows::Home;
 use crate::shard::applier::{Applier, Folder, ToApply};
 use crate::shard::driver::{Driver, FoundGroup, ToDriver};
-use crate::shard::flusher::{Flusher, Slot, Slots};
+use crate::shard::flusher::{Flusher, Slot, Slots, has_room};
 use crate::shard::group::{Committed, What};
 use crate::shard::rows::{Applied, put_applied, put_shard, read_shards};
 use crate::shard::shared::Shared;
@@ -129,7 +130,7 @@ pub(super) fn open(mut config: MetadataConfig, machine: Box<dyn StateMachine>) -
     if let [Err(OpenError::Damaged { .. } | OpenError::Io(_))] = &logs[..] {
         return Err(logs.pop().and_then(Result::err).map_or(StartError::Missing(String::new()), StartError::Log));
     }
-    let mut opened = LogSet::open(&config.env.tasks, logs, &config.lost)?;
+    let mut opened = LogSet::open(&config.env.tasks, logs, config.lost)?;
     let mut found = Vec::new();
     for folder in opened.set.folders() {
         match find(&config, folder, &places[folder], &opened) {
@@ -143,9 +144,13 @@ pub(super) fn open(mut config: MetadataConfig, machine: Box<dyn StateMachine>) -
         }
     }
     let Recovered { state, entries, .. } = opened.recovered;
-    let (applied, machine) = replay_all(&config, &found, &entries, machine)?;
-    let mut set = opened.set;
-    for (folder, reason) in opened.outside {
+    let (mut set, mut outside) = (opened.set, opened.outside);
+    let Replayed { mut found, failed, applied, machine } = replay_all(&config, found, &entries, machine)?;
+    for (folder, reason) in failed {
+        set.exclude(folder)?;
+        outside.push((folder, reason));
+    }
+    for (folder, reason) in outside {
         let filled = match &places[folder] {
             Ok(place) => refill(&config, folder, place, &found[0].tree, &applied, &state.hard_states, &mut set),
             Err(e) => Err(io::Error::new(e.kind(), e.to_string()).into()),
@@ -258,40 +263,67 @@ fn last_entry(recovered: &Recovered, shard: ShardId) -> Applied {
 }
 
 type Entries = BTreeMap<ShardId, VecDeque<LogEntry>>;
-/// How far each shard is applied in every folder, and the state machine that did it.
-type Replayed = (BTreeMap<ShardId, Applied>, Box<dyn StateMachine>);
+
+/// Folders after replay.
+struct Replayed {
+    /// Those that hold all that the log holds.
+    found: Vec<Found>,
+    /// Those whose tree failed, and why.
+    failed: Vec<(usize, String)>,
+    /// How far each shard is applied.
+    applied: BTreeMap<ShardId, Applied>,
+    /// What applied it.
+    machine: Box<dyn StateMachine>,
+}
 
 /// Applies to each folder's tree what the log holds beyond it. With one voter every entry of the log is committed.
 fn replay_all(
     config: &MetadataConfig,
-    found: &[Found],
+    folders: Vec<Found>,
     entries: &Entries,
     mut machine: Box<dyn StateMachine>,
 ) -> Result<Replayed, StartError> {
+    let (mut found, mut failed) = (Vec::new(), Vec::new());
     let mut reached: Option<BTreeMap<ShardId, Applied>> = None;
-    for Found { folder, tree, shards } in found {
-        let applied = shards.iter().map(|(id, (_, applied))| (*id, *applied)).collect();
-        let known = shards.iter().map(|(id, (shard, _))| (*id, shard.clone())).collect();
-        let folders = vec![Folder::new(*folder, tree.clone())];
-        let shared = Arc::new(Shared::new(tree.clone()));
-        let mut applier = Applier::new(folders, known, applied, machine, shared, config.memtable_bytes);
-        let missing = |entry: &&LogEntry| shards.get(&entry.shard).is_some_and(|(_, at)| entry.index > at.0);
-        // Shard by shard: entries of different shards read nothing of each other.
-        let missing = entries.values().flatten().filter(missing).map(|entry| Committed {
-            shard: entry.shard,
-            index: entry.index,
-            term: entry.term,
-            what: What::Data(entry.data.clone()),
-            waiting: None,
-        });
-        applier.replay(missing).map_err(StartError::Contradiction)?;
+    for folder in folders {
+        let mut applier = replayer(config, &folder, machine);
+        let disk = &config.folders[folder.folder].disk;
+        let replayed = applier.replay(missing(&folder, entries), |bytes| has_room(&**disk, bytes));
         let now = applier.applied().clone();
         machine = applier.into_machine();
-        if reached.get_or_insert_with(|| now.clone()) != &now {
-            return Err(StartError::Contradiction(format!("folder {folder} does not reach as far as the others")));
+        match replayed {
+            Err(reason) => failed.push((folder.folder, reason)),
+            Ok(()) if reached.get_or_insert_with(|| now.clone()) != &now => {
+                let text = format!("folder {} does not reach as far as the others", folder.folder);
+                return Err(StartError::Contradiction(text));
+            }
+            Ok(()) => found.push(folder),
         }
     }
-    Ok((reached.unwrap_or_default(), machine))
+    match (reached, failed.first()) {
+        (None, Some((_, reason))) => Err(StartError::Contradiction(reason.clone())),
+        (reached, _) => Ok(Replayed { found, failed, applied: reached.unwrap_or_default(), machine }),
+    }
+}
+
+fn replayer(config: &MetadataConfig, found: &Found, machine: Box<dyn StateMachine>) -> Applier {
+    let applied = found.shards.iter().map(|(id, (_, applied))| (*id, *applied)).collect();
+    let shards = found.shards.iter().map(|(id, (shard, _))| (*id, shard.clone())).collect();
+    let folders = vec![Folder::new(found.folder, found.tree.clone())];
+    let shared = Arc::new(Shared::new(found.tree.clone()));
+    Applier::new(folders, shards, applied, machine, shared, config.memtable_bytes)
+}
+
+/// What the log holds beyond the folder's tree. Shard by shard: entries of different shards read nothing of each other.
+fn missing<'a>(found: &'a Found, entries: &'a Entries) -> impl Iterator<Item = Committed> + 'a {
+    let missing = |entry: &&LogEntry| found.shards.get(&entry.shard).is_some_and(|(_, at)| entry.index > at.0);
+    entries.values().flatten().filter(missing).map(|entry| Committed {
+        shard: entry.shard,
+        index: entry.index,
+        term: entry.term,
+        what: What::Data(entry.data.clone()),
+        waiting: None,
+    })
 }
 
 /// Leads the shards and starts the workers.
@@ -324,6 +356,9 @@ fn start(
     if let Some(reason) = shared.failure() {
         return Err(StartError::Contradiction(reason));
     }
+    for shard in shards.keys() {
+        shared.stamped(applier.last_stamp_ms(*shard)?);
+    }
     applier.started();
 
     let tasks = &config.env.tasks;
@@ -350,5 +385,6 @@ fn start(
         return Err(StartError::Contradiction("apply ended at once".to_owned()));
     }
     let (node, session, closed) = (config.node, Mutex::new(Session::default()), Mutex::new(false));
-    Ok(Inner { env: config.env, node, shards, shared, driver, apply, flushers, slots, session, closed })
+    let space = Space::new(&config);
+    Ok(Inner { space, env: config.env, node, shards, shared, driver, apply, flushers, slots, session, closed })
 }

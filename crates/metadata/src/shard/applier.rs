@@ -156,7 +156,6 @@ impl Applier {
     }
 
     fn apply_one(&mut self, id: ShardId, at: Applied, what: What) -> Result<Option<(Box<Entry>, Outcome)>, String> {
-        let shard = self.shards.get(&id).ok_or("no such shard")?;
         let before = self.applied.get(&id).map_or(0, |(index, _)| *index);
         if at.0 != before + 1 {
             return Err(format!("the one applied before it is {before}"));
@@ -167,18 +166,33 @@ impl Applier {
             What::Data(data) if data.is_empty() => None,
             What::Data(data) => Some(Box::new(envelope::decode(&data)?)),
         };
-        let mut batch = WriteBatch::default();
-        let outcome = match (&entry, self.folders.first()) {
-            (Some(entry), Some(folder)) => {
-                let view = Snapshot::unpublished(&folder.tree, folder.at);
-                Some(self.machine.apply(shard, entry, &view, &mut batch).map_err(|e| e.to_string())?)
-            }
-            _ => None,
+        let (outcome, mut batch) = match &entry {
+            Some(entry) => self.decide(id, entry).map(|(outcome, batch)| (Some(outcome), batch))?,
+            None => (None, WriteBatch::default()),
         };
         put_applied(&mut batch, id, at);
         self.write(batch).map_err(|e| e.to_string())?;
         self.applied.insert(id, at);
         Ok(entry.zip(outcome))
+    }
+
+    /// What an entry does, as the first tree says that can be read. Nothing is written yet, so those before it just leave.
+    fn decide(&mut self, id: ShardId, entry: &Entry) -> Result<(Outcome, WriteBatch), String> {
+        let shard = self.shards.get(&id).ok_or("no such shard")?;
+        let mut unreadable = Vec::new();
+        for folder in &self.folders {
+            let mut batch = WriteBatch::default();
+            let view = Snapshot::unpublished(&folder.tree, folder.at);
+            match self.machine.apply(shard, entry, &view, &mut batch) {
+                Ok(outcome) => {
+                    unreadable.into_iter().for_each(|(folder, reason): (usize, String)| self.lose(folder, &reason));
+                    return Ok((outcome, batch));
+                }
+                Err(e) => unreadable.push((folder.folder, e.to_string())),
+            }
+        }
+        // All fail alike if it is not the disk's fault: then none leaves.
+        Err(unreadable.into_iter().next().map_or_else(|| "there is no tree".to_owned(), |(_, reason)| reason))
     }
 
     /// Writes the batch to all trees; one that fails leaves. An error if none is left.
@@ -235,22 +249,27 @@ impl Applier {
     }
 
     /// Brings one folder's tree up to date with its log, at a start: nobody waits, nothing is refreshed.
-    pub(crate) fn replay(&mut self, entries: impl Iterator<Item = Committed>) -> Result<(), String> {
+    /// On a full disk, `has_room` says, rows stay in memory: the node is to start, for only then can space be given back.
+    pub(crate) fn replay(
+        &mut self,
+        entries: impl Iterator<Item = Committed>,
+        has_room: impl Fn(u64) -> bool,
+    ) -> Result<(), String> {
         for (count, entry) in entries.enumerate() {
             self.apply_one(entry.shard, (entry.index, entry.term), entry.what)
                 .map_err(|e| format!("entry {} of shard {}: {e}", entry.index, entry.shard.0))?;
             if count % REPLAY_CHECK == 0 {
-                self.flush_replayed()?;
+                self.flush_replayed(&has_room)?;
             }
         }
         self.folders.iter().for_each(|folder| folder.tree.publish(folder.at));
         Ok(())
     }
 
-    fn flush_replayed(&mut self) -> Result<(), String> {
+    fn flush_replayed(&mut self, has_room: &impl Fn(u64) -> bool) -> Result<(), String> {
         for folder in &self.folders {
             folder.tree.publish(folder.at);
-            if folder.tree.unsealed_bytes() >= self.memtable_bytes {
+            if folder.tree.unsealed_bytes() >= self.memtable_bytes && has_room(2 * folder.tree.flush_bytes()) {
                 folder.tree.seal();
                 folder.tree.flush().map_err(|e| e.to_string())?;
             }
@@ -262,6 +281,11 @@ impl Applier {
     pub(crate) fn started(&mut self) {
         let view = Snapshot::published(&self.shared.tree());
         self.machine.started(&view);
+    }
+
+    /// Effective time of the shard's last entry.
+    pub(crate) fn last_stamp_ms(&self, shard: ShardId) -> Result<u64, TreeError> {
+        self.machine.last_stamp_ms(shard, &Snapshot::published(&self.shared.tree()))
     }
 
     /// Gives the state machine back.

@@ -11,7 +11,7 @@ use super::rows::Applied;
 use super::shared::Shared;
 use super::{ShardId, envelope};
 use crate::command::Entry;
-use crate::limits::{BATCH_BYTES, ENTRY_ENVELOPE_BYTES, LOG_OVERRUN};
+use crate::limits::{BATCH_BYTES, CLOCK_BEHIND_MS, ENTRY_ENVELOPE_BYTES, LOG_OVERRUN};
 use crate::log::format::{ENTRY_OVERHEAD_BYTES, HardState};
 use crate::log::{LogError, LogSet};
 use crate::node::ProposeError;
@@ -54,7 +54,8 @@ pub(crate) struct Driver {
     /// Folders in the set after the last batch.
     folders: Vec<usize>,
     clock: Arc<dyn Clock>,
-    last_stamp_ms: u64,
+    /// Whether it was said that the wall clock is behind.
+    clock_behind: bool,
     /// `None` while starting: what is committed is gathered instead.
     apply: Option<Worker<ToApply>>,
     shared: Arc<Shared>,
@@ -92,7 +93,7 @@ impl Driver {
             folders: log.folders(),
             log,
             clock,
-            last_stamp_ms: 0,
+            clock_behind: false,
             apply: None,
             shared,
             observer,
@@ -193,8 +194,8 @@ impl Driver {
                 return round.answer(|| ProposeError::Failed(e.to_string()));
             }
         }
-        let now = self.clock.wall_ms().max(self.last_stamp_ms);
-        self.last_stamp_ms = now;
+        let now = self.time_ms();
+        self.shared.stamped(now);
         for proposal in round.proposals {
             self.propose(proposal, now);
         }
@@ -210,6 +211,21 @@ impl Driver {
         if apply.submit(ToApply::Entries(committed)).is_err() {
             self.fail("apply has ended".to_owned());
         }
+    }
+
+    /// Cluster time; says so once if the wall clock is far behind it.
+    fn time_ms(&mut self) -> u64 {
+        let wall_ms = self.clock.wall_ms();
+        let now = self.shared.time_ms(wall_ms);
+        let behind_ms = now - wall_ms;
+        if behind_ms > CLOCK_BEHIND_MS && !self.clock_behind {
+            tracing::warn!(
+                behind_seconds = behind_ms / 1000,
+                "the wall clock is behind the newest stamp in the metadata: stamps stand still until it has caught up"
+            );
+        }
+        self.clock_behind = behind_ms > CLOCK_BEHIND_MS;
+        now
     }
 
     fn propose(&mut self, mut proposal: Proposal, now: u64) {

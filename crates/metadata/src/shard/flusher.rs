@@ -8,11 +8,12 @@ use super::driver::ToDriver;
 use super::rows::Applied;
 use super::shared::Shared;
 use crate::limits::FLUSH_SPARE_BYTES;
-use crate::tree::Tree;
+use crate::tree::{Tree, TreeError};
 use env::disk::Disk;
 use env::tasks::{Tasks, Worker};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
@@ -128,12 +129,12 @@ impl Flusher {
         let _ = compact.submit(());
         let handle = move |jobs: Vec<FlushJob>| {
             for job in jobs {
-                if !has_room(&*disk, &*tree) {
+                if !has_room(&*disk, 2 * tree.flush_bytes()) {
                     job.asked.fail("no space to flush".to_owned());
                     slots.apply.send(ToApply::Ended(folder, FlushEnd::Postponed));
                     continue;
                 }
-                match tree.flush() {
+                match unharmed("flush", || tree.flush()) {
                     Ok(()) => {
                         shared.counters.flushes.fetch_add(1, Ordering::Relaxed);
                         slots.driver.send(ToDriver::Flushed(folder, job.applied));
@@ -172,11 +173,18 @@ impl Flusher {
     }
 }
 
-/// Whether a flush has the space it may need. Asked before, for afterwards the tree has failed.
-fn has_room(disk: &dyn Disk, tree: &dyn Tree) -> bool {
-    let wanted = 2 * tree.flush_bytes() + FLUSH_SPARE_BYTES;
+/// Whether there is space for so many bytes. Asked before a flush, for afterwards the tree has failed.
+pub(crate) fn has_room(disk: &dyn Disk, bytes: u64) -> bool {
     // A disk that cannot tell shows in the flush what is wrong with it.
-    disk.space().map_or(true, |space| space.free_bytes >= wanted)
+    disk.space().map_or(true, |space| space.free_bytes >= bytes + FLUSH_SPARE_BYTES)
+}
+
+/// The tree's own answer, or its panic as an error: a flush that never ends would have the node wait for it for ever.
+fn unharmed<T>(what: &str, work: impl FnOnce() -> Result<T, TreeError>) -> Result<T, TreeError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        tracing::error!(what, "the tree panicked");
+        Err(TreeError(format!("a {what} panicked")))
+    })
 }
 
 fn compactor(
@@ -188,8 +196,8 @@ fn compactor(
     shared: Arc<Shared>,
 ) -> Worker<()> {
     let handle = move |_| {
-        while has_room(&*disk, &*tree) {
-            match tree.compact() {
+        while has_room(&*disk, tree.compact_bytes()) {
+            match unharmed("compaction", || tree.compact()) {
                 Ok(true) => drop(shared.counters.compactions.fetch_add(1, Ordering::Relaxed)),
                 Ok(false) => break,
                 Err(e) => return slots.apply.send(ToApply::Ended(folder, FlushEnd::Failed(e.to_string()))),

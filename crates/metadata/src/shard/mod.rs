@@ -70,6 +70,10 @@ pub trait StateMachine: Send {
         read: &dyn Read,
         batch: &mut WriteBatch,
     ) -> Result<Outcome, TreeError>;
+    /// The effective time of the last entry applied to this shard: none later is judged by an earlier time. 0 if there is none.
+    fn last_stamp_ms(&self, _shard: ShardId, _read: &dyn Read) -> Result<u64, TreeError> {
+        Ok(0)
+    }
     /// Called once, when everything that the log holds is applied: the place to load what is kept in memory from the rows.
     /// Entries applied before were not told of by [`StateMachine::applied`].
     fn started(&mut self, _read: &dyn Read) {}

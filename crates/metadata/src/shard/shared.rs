@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     /// The log is long enough that a flush shall let it be truncated.
     pub(crate) log_long: AtomicBool,
     in_flight: Mutex<(usize, usize)>,
+    /// Cluster time: the newest stamp of any entry, also of former runs. Never goes back, whatever the wall clock does.
+    last_stamp_ms: AtomicU64,
     /// Of each folder in the log set, as the driver last saw them.
     pub(crate) log_stats: Mutex<BTreeMap<usize, LogStats>>,
     pub(crate) counters: Counters,
@@ -48,6 +50,7 @@ impl Shared {
             log_behind: AtomicBool::new(false),
             log_long: AtomicBool::new(false),
             in_flight: Mutex::new((0, 0)),
+            last_stamp_ms: AtomicU64::new(0),
             log_stats: Mutex::default(),
             counters: Counters::default(),
         }
@@ -77,6 +80,16 @@ impl Shared {
             return None;
         }
         self.failure.lock().clone()
+    }
+
+    /// Cluster time, if the wall clock says `wall_ms`.
+    pub(crate) fn time_ms(&self, wall_ms: u64) -> u64 {
+        wall_ms.max(self.last_stamp_ms.load(Ordering::Acquire))
+    }
+
+    /// An entry was stamped with this.
+    pub(crate) fn stamped(&self, stamp_ms: u64) {
+        self.last_stamp_ms.fetch_max(stamp_ms, Ordering::AcqRel);
     }
 
     /// Whether proposals are turned away for now.

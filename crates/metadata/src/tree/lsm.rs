@@ -14,12 +14,15 @@ use bytes::Bytes;
 use lsm_tree::compaction::Leveled;
 use lsm_tree::config::CompressionPolicy;
 use lsm_tree::{AbstractTree, AnyTree, Cache, CompressionType, Config, Guard, SeqNo, SequenceNumberCounter};
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Runs in level 0 at which they are merged into level 1.
 const YOUNG_RUNS: u8 = 4;
+/// Tables that a compaction below level 0 takes, about.
+const DEEP_TABLES: u64 = 8;
 
 /// How the tree on disk is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,8 +146,22 @@ impl Tree for LsmTree {
         self.check()?;
         let before = self.tree.current_version().id();
         let strategy = Leveled::default().with_l0_threshold(YOUNG_RUNS).with_table_target_size(self.config.table_bytes);
-        self.fail(self.tree.compact(Arc::new(strategy), self.engine_watermark()))?;
+        match self.tree.compact(Arc::new(strategy), self.engine_watermark()) {
+            // Nothing was replaced: the engine swaps tables in one step, the last. Tried again when there is room.
+            Err(lsm_tree::Error::Io(e)) if e.kind() == io::ErrorKind::StorageFull => {
+                tracing::warn!(error = %e, "a compaction found no space");
+                return Ok(false);
+            }
+            result => drop(self.fail(result)?),
+        }
         Ok(self.tree.current_version().id() != before)
+    }
+
+    fn compact_bytes(&self) -> u64 {
+        let version = self.tree.current_version();
+        let young: u64 = version.iter_levels().take(2).map(|level| level.size()).sum();
+        // Deeper down a compaction takes a table of one level and those it overlaps of the next.
+        young.max(DEEP_TABLES * self.config.table_bytes).min(self.tree.disk_space())
     }
 
     fn failure(&self) -> Option<TreeError> {

@@ -108,6 +108,10 @@ pub trait Tree: Send + Sync {
     fn flush_bytes(&self) -> u64;
     /// Does one piece of reorganisation, if there is need; answers whether it did. Blocks. An error is final for the tree.
     fn compact(&self) -> Result<bool, TreeError>;
+    /// Bytes that the next [`Tree::compact`] may write, at most, about.
+    fn compact_bytes(&self) -> u64 {
+        self.stats().disk_bytes
+    }
     /// Why it takes no batch any more.
     fn failure(&self) -> Option<TreeError>;
     /// Numbers.
