@@ -10,8 +10,7 @@ use sha2::{Digest, Sha256};
 /// Checks that root signed this request and this body.
 pub fn check_root(authenticator: &Authenticator, head: &Parts, body: &Bytes) -> S3Result<()> {
     let query = Query::parse(head.uri.query().unwrap_or(""))?;
-    let signed =
-        Head { method: head.method.as_str(), path: head.uri.path(), query: &query, headers: &head.headers };
+    let signed = Head { method: head.method.as_str(), path: head.uri.path(), query: &query, headers: &head.headers };
     let authenticated = authenticator.authenticate(&signed)?;
     if !authenticated.identity.is_root() {
         return Err(S3Error::new(S3Code::AccessDenied));
@@ -22,8 +21,9 @@ pub fn check_root(authenticator: &Authenticator, head: &Parts, body: &Bytes) -> 
         PayloadMode::Unsigned
         | PayloadMode::StreamingSigned
         | PayloadMode::StreamingSignedTrailer
-        | PayloadMode::StreamingUnsignedTrailer => {
-            Err(S3Error::with(S3Code::InvalidRequest, "the admin API needs the SHA-256 of the body in x-amz-content-sha256"))
-        }
+        | PayloadMode::StreamingUnsignedTrailer => Err(S3Error::with(
+            S3Code::InvalidRequest,
+            "the admin API needs the SHA-256 of the body in x-amz-content-sha256",
+        )),
     }
 }

@@ -3,8 +3,8 @@
 //! One family set is made at start; a request touches two counters and two histograms, found by operation in a small table.
 
 use parking_lot::RwLock;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;

@@ -26,7 +26,9 @@ fn text(args: &ServerArgs, endpoint: SocketAddr, admin: SocketAddr, keys: &RootK
     let access = &keys.access_key;
     let secret = if made { keys.secret_key.as_str() } else { "<the root secret key>" };
     let shown = if made {
-        format!("\n  Access key  {access}\n  Secret key  {secret}\n  (made now; kept in {folder}/credentials, shown this once)\n")
+        format!(
+            "\n  Access key  {access}\n  Secret key  {secret}\n  (made now; kept in {folder}/credentials, shown this once)\n"
+        )
     } else {
         format!("\n  Access key  {access}\n  Secret key  from the environment, or in {folder}/credentials\n")
     };
