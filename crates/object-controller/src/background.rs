@@ -1,12 +1,14 @@
 //! Stories that outlive the request that began them: abandons of dropped uploads, seals, opening the next group.
 //!
 //! Promises: what is spawned is polled to its end by one worker, in the real world and in the simulation alike; the owner
-//! can wait until nothing is left. Only a dead process leaves a story unfinished. Refuses to know: what the stories do.
+//! can wait until nothing is left. A story that panics ends alone: it is dropped, logged and counted, and the others go on.
+//! Only a dead process leaves a story unfinished. Refuses to know: what the stories do.
 
 use crate::limits;
 use env::tasks::{Tasks, Worker};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,6 +27,7 @@ pub(crate) struct Background {
 #[derive(Default)]
 struct Live {
     count: AtomicUsize,
+    panicked: AtomicUsize,
     ended: Notify,
 }
 
@@ -32,6 +35,8 @@ struct Live {
 struct Job {
     story: Mutex<Option<Story>>,
     queued: AtomicBool,
+    /// The worker takes it no more.
+    lost: AtomicBool,
     worker: Worker<Arc<Job>>,
     live: Arc<Live>,
 }
@@ -50,6 +55,7 @@ impl Background {
         let job = Job {
             story: Mutex::new(Some(Box::pin(story))),
             queued: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             worker: self.worker.clone(),
             live: self.live.clone(),
         };
@@ -64,6 +70,11 @@ impl Background {
             let _ = reply.send(story.await);
         });
         result.await.ok()
+    }
+
+    /// Stories that panicked since the start.
+    pub(crate) fn panicked(&self) -> usize {
+        self.live.panicked.load(Ordering::Relaxed)
     }
 
     /// Waits until no story is left.
@@ -86,13 +97,36 @@ impl Job {
         let mut slot = self.story.lock();
         let Some(story) = slot.as_mut() else { return };
         let waker = Waker::from(self.clone());
-        if let Poll::Ready(()) = story.as_mut().poll(&mut Context::from_waker(&waker)) {
-            let done = slot.take();
-            drop(slot);
-            drop(done);
-            self.live.count.fetch_sub(1, Ordering::SeqCst);
-            self.live.ended.notify_waiters();
+        let polled = catch_unwind(AssertUnwindSafe(|| story.as_mut().poll(&mut Context::from_waker(&waker))));
+        if polled.is_err() {
+            self.live.panicked.fetch_add(1, Ordering::Relaxed);
+            tracing::error!("a story in the background panicked and was dropped");
         }
+        if !matches!(polled, Ok(Poll::Pending)) {
+            return self.end(slot.take(), slot);
+        }
+        drop(slot);
+        self.end_if_lost();
+    }
+
+    /// Nobody polls it any more: whoever waits for it finds its end of the channel dropped.
+    fn end_if_lost(&self) {
+        if self.lost.load(Ordering::SeqCst)
+            // Held: it is being polled, and this is asked again afterwards.
+            && let Some(mut slot) = self.story.try_lock()
+            && let Some(story) = slot.take()
+        {
+            self.end(Some(story), slot);
+        }
+    }
+
+    fn end(&self, story: Option<Story>, slot: MutexGuard<'_, Option<Story>>) {
+        drop(slot);
+        if catch_unwind(AssertUnwindSafe(|| drop(story))).is_err() {
+            tracing::error!("a story in the background panicked while it was dropped");
+        }
+        self.live.count.fetch_sub(1, Ordering::SeqCst);
+        self.live.ended.notify_waiters();
     }
 }
 
@@ -105,6 +139,9 @@ impl Wake for Job {
         if let Err(refused) = worker.submit(self) {
             // Each live story is queued at most once, and there are never as many as the queue is long.
             tracing::error!(error = ?refused, "a background story was lost");
+            let job = refused.into_message();
+            job.lost.store(true, Ordering::SeqCst);
+            job.end_if_lost();
         }
     }
 }
@@ -116,6 +153,21 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
     use tokio::sync::oneshot;
+
+    #[test]
+    fn a_story_that_panics_ends_alone() {
+        let sim = Env::simulated(1);
+        let background = Background::start(&sim.env.tasks);
+        background.spawn(async { panic!("a bug") });
+        let result = background.clone();
+        let failed = sim.scheduler.block_on(async move { result.run(async { assert_eq!(1, 2, "another") }).await });
+        assert_eq!(failed, None);
+        let next = background.clone();
+        assert_eq!(sim.scheduler.block_on(async move { next.run(async { 7 }).await }), Some(7));
+        let waiting = background.clone();
+        sim.scheduler.block_on(async move { waiting.idle().await });
+        assert_eq!(background.panicked(), 2);
+    }
 
     #[test]
     fn a_story_is_polled_to_its_end_and_idle_waits_for_it() {

@@ -93,13 +93,14 @@ impl Controller {
         let proposer = Proposer::new(config.metadata.clone());
         let writer = begin_session(&config.metadata, &proposer).await?;
         let snapshots = Snapshots::new(config.metadata.clone());
-        let (pins, findings) = (Pins::new(), Findings::default());
+        let (pins, findings) = (Pins::new(config.env.clock.clone()), Findings::default());
         let background = Background::start(&config.env.tasks);
         let group_config = GroupConfig {
             cluster: config.cluster,
             rf: config.rf,
             group_bytes: config.group_bytes,
             preallocate_bytes: config.preallocate_bytes.min(config.group_bytes),
+            metadata_reserve_bytes: config.metadata.reserve_bytes(),
             max_open: config.disks.len().max(1),
             writer,
         };
@@ -175,6 +176,21 @@ impl Controller {
     /// What open reads hold on to.
     pub fn pins(&self) -> &Pins {
         &self.inner.pins
+    }
+
+    /// Whether some disk is so full that space should come back soon: condemned contents are then reclaimed without delay.
+    pub fn is_short_of_space(&self) -> bool {
+        self.inner.groups.is_short_of_space()
+    }
+
+    /// To be asked before anything that grows the store; what shrinks it always goes on.
+    pub(crate) fn check_room(&self) -> Result<(), StoreError> {
+        if self.metadata().has_room() { Ok(()) } else { Err(StoreError::NoSpace) }
+    }
+
+    /// Stories in the background that panicked since the start; each is a bug.
+    pub fn panicked_stories(&self) -> usize {
+        self.inner.background.panicked()
     }
 
     /// What reads and writes saw wrong.

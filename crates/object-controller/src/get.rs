@@ -93,10 +93,15 @@ impl Found {
         Layout::of(&self.snapshot, &self.home, self.data)
     }
 
+    /// As [`Found::body`], and lets go of the position in the metadata: bytes may flow for hours.
+    pub(crate) fn into_body(self, layout: Layout, offset: u64, len: u64) -> Body {
+        self.body(layout, offset, len)
+    }
+
     /// Its bytes `[offset, offset + len)`.
     pub(crate) fn body(&self, layout: Layout, offset: u64, len: u64) -> Body {
-        let (pin, snapshot, home) = (self.pin.clone(), self.snapshot.clone(), self.home.clone());
-        Body::new(self.extents.clone(), pin, snapshot, home, layout, offset, len)
+        let (pin, home) = (self.pin.clone(), self.home.clone());
+        Body::new(self.extents.clone(), pin, home, layout, offset, len)
     }
 }
 
@@ -139,7 +144,7 @@ impl ReadHandle for Handle {
     fn read(self: Box<Self>, offset: u64, len: u64) -> Box<dyn ReadBody> {
         let Handle { found, layout } = *self;
         match layout {
-            Some(layout) => Box::new(found.body(layout, offset, len)),
+            Some(layout) => Box::new(found.into_body(layout, offset, len)),
             None => Box::new(NoBody),
         }
     }

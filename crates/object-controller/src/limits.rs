@@ -14,8 +14,13 @@ pub(crate) const COPY_ATTEMPTS: usize = 8;
 pub(crate) const REFETCH_ATTEMPTS: usize = 4;
 /// A group with more bytes than this not yet durable asks for company: the next extent opens another group.
 pub(crate) const GROUP_BUSY_BYTES: u64 = 8 << 20;
-/// Space that stays free on a disk beside what a new group may take, for the log, deletes and repair (rule R67).
-pub(crate) const DISK_RESERVE_BYTES: u64 = 64 << 20;
+/// Space that stays free on a disk beside the metadata's reserve, for repair, fences and the steps in which open groups grow
+/// (rule R67): a 64th of the disk within these bounds.
+pub(crate) const DISK_RESERVE_BYTES: std::ops::RangeInclusive<u64> = 8 << 20..=64 << 20;
+/// A new group asks for so many steps of growth above the reserve, so that a full disk does not get a trail of tiny groups.
+pub(crate) const GROUP_ROOM_STEPS: u64 = 2;
+/// Below so many steps above the reserve, or a tenth of the disk, condemned contents are reclaimed without delay.
+pub(crate) const SHORT_OF_SPACE_STEPS: u64 = 4;
 /// Shortest copied range that is taken by reference; below it the bytes are copied (protocols.md 3).
 pub(crate) const COPY_RANGE_MIN_BYTES: u64 = types::limits::PART_MIN_BYTES;
 /// Encoded bytes of a copy's entry above which the bytes are copied instead: half of an entry's limit.
@@ -30,3 +35,5 @@ pub(crate) const ABORT_UPLOADS_BATCH: u32 = 64;
 pub(crate) const FRAME_MAX_BYTES: usize = types::limits::EXTENT_BYTES + types::limits::BLOCK_BYTES;
 /// Copies of bytes at once; each holds at most one buffer of the readers' budget while it waits for one of the writers'.
 pub(crate) const PHYSICAL_COPIES: usize = 4;
+/// A read older than this does not keep contents from being reclaimed: 5 TiB at 250 MB/s take as long.
+pub(crate) const PIN_MAX_AGE: std::time::Duration = std::time::Duration::from_secs(6 * 3600);

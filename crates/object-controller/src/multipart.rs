@@ -23,6 +23,7 @@ impl Controller {
     /// Begins an upload.
     pub(crate) async fn begin_upload(&self, request: CreateUpload) -> Result<UploadId, StoreError> {
         let NewObject { meta, tags } = request.object;
+        self.check_room()?;
         let attempt = self.proposer().attempt();
         let op = KeyOp::CreateUpload { meta, tags, checksum: request.checksum };
         match self.propose(&request.bucket, &request.key, attempt, op).await? {
@@ -110,8 +111,8 @@ impl Controller {
         let size = stored.summary.size;
         let stretch = Stretch { home: home.clone(), content, offset: 0, size, content_size: size, runs, locations };
         let layout = Layout::One(Piece::Stretch(Arc::new(stretch)));
-        let (pin, snapshot) = (Arc::new(self.pins().pin()), self.snapshots().of(&home).await?);
-        let mut body = Body::new(self.extents().clone(), pin, snapshot, home, layout, 0, size);
+        let pin = Arc::new(self.pins().pin());
+        let mut body = Body::new(self.extents().clone(), pin, home, layout, 0, size);
         Ok(Digests::new(Some(algorithm)).read_through(&mut body).await?.finish().2)
     }
 

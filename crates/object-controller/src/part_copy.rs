@@ -39,6 +39,7 @@ impl Controller {
         range: Option<(u64, u64)>,
     ) -> Result<(PartEntry, Option<VersionId>), StoreError> {
         let (row, _) = self.upload_row(bucket, key, upload).await?;
+        self.check_room()?;
         let algorithm = row.checksum.map(|(algorithm, _)| algorithm);
         let bucket = Arc::new(bucket.clone());
         let slot = Slot { bucket: &bucket, key, upload, number, algorithm };
@@ -101,7 +102,7 @@ impl Controller {
     ) -> Result<PartEntry, StoreError> {
         let _permit = self.physical_copy().await;
         let attempt = self.proposer().attempt();
-        let feed = Feed::Copy(Box::new(from.body(layout, offset, len)), Box::new(Digests::new(slot.algorithm)));
+        let feed = Feed::Copy(Box::new(from.into_body(layout, offset, len)), Box::new(Digests::new(slot.algorithm)));
         let (bucket, key) = (slot.bucket, slot.key);
         let content = NewContent { bucket, key, attempt, inline_bytes: None, size_hint: Some(len) };
         let stored = self.store(content, feed).await?;
@@ -134,7 +135,7 @@ async fn part_digests(
     match from.info.etag {
         ETag::Md5(md5) if whole && (stored.is_some() || slot.algorithm.is_none()) => Ok((md5, stored)),
         _ => {
-            let digests = Digests::new(slot.algorithm).read_through(&mut from.body(layout, offset, len)).await?;
+            let digests = Digests::new(slot.algorithm).read_through(&mut from.into_body(layout, offset, len)).await?;
             let (_, md5, checksum) = digests.finish();
             Ok((md5, checksum))
         }

@@ -72,6 +72,7 @@ impl Controller {
         if content.size_hint.is_some_and(|size| size > CONTENT_MAX_BYTES) {
             return Err(StoreError::TooLarge);
         }
+        self.check_room()?;
         let home = Home { bucket: content.bucket.id, key: content.key.clone() };
         let ledger = Ledger::new(home, content.attempt);
         // Before the upload, so that it is dropped after it: then no address is allotted any more.

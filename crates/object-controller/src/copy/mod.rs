@@ -38,6 +38,7 @@ impl Controller {
     /// Copies a version. *Acknowledged* when it answers `Ok`.
     pub(crate) async fn copy(&self, source: CopySource, target: CopyObject) -> Result<CopyOutcome, StoreError> {
         self.current_bucket(&target.bucket)?;
+        self.check_room()?;
         let mut known: Known = None;
         for _ in 0..limits::COPY_ATTEMPTS {
             let from = self.copy_source(&source).await?;
@@ -105,7 +106,7 @@ impl Controller {
     ) -> Result<Outcome, StoreError> {
         let _permit = self.physical_copy().await;
         let size = object.size;
-        let feed = Feed::Copy(Box::new(from.body(layout, 0, size)), Box::new(Digests::new(None)));
+        let feed = Feed::Copy(Box::new(from.into_body(layout, 0, size)), Box::new(Digests::new(None)));
         let (bucket, key) = (&target.bucket, &target.key);
         let content = NewContent { bucket, key, attempt, inline_bytes: None, size_hint: Some(size) };
         let stored = self.store(content, feed).await?;

@@ -7,6 +7,7 @@
 
 mod open;
 mod opening;
+mod room;
 pub(crate) mod seal;
 
 pub(crate) use open::OpenGroup;
@@ -41,6 +42,8 @@ pub(crate) struct GroupConfig {
     pub(crate) group_bytes: u64,
     /// Bytes reserved in a new file.
     pub(crate) preallocate_bytes: u64,
+    /// What the metadata wants free on its disks; any disk may be one of them.
+    pub(crate) metadata_reserve_bytes: u64,
     /// Groups with room that are kept open at most.
     pub(crate) max_open: usize,
     /// Node and session that write.
@@ -131,6 +134,7 @@ impl Groups {
         let mut attempts = 0;
         loop {
             let _permit = self.in_flight.acquire().await.map_err(|_| closing())?;
+            self.leave_full_disks();
             let group = self.group_with_room(frame_bytes).await?;
             let rescue = match &source {
                 Source::Fresh(..) => None,

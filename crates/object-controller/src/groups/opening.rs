@@ -8,6 +8,7 @@ use super::{Groups, OpenGroup, State, closing};
 use crate::api::StoreError;
 use crate::limits;
 use crate::proposer::Failed;
+use env::disk::is_transient;
 use extent_store::{CreateError, DiskStore};
 use futures_util::future::join_all;
 use metadata::command::{Refusal, RootCommand};
@@ -20,30 +21,95 @@ use types::GroupId;
 /// Generation of a new group and of its files.
 const FIRST_GENERATION: u32 = 1;
 
+/// An opening under way. However it ends, a panic included, those who wait are answered and the next one may begin.
+struct Opening {
+    groups: Arc<Groups>,
+    result: Result<(), StoreError>,
+}
+
+/// A group, or word of the one that is being opened.
+enum Found {
+    Group(Arc<OpenGroup>),
+    Wait(oneshot::Receiver<Result<(), StoreError>>),
+}
+
+impl Opening {
+    fn new(groups: Arc<Groups>) -> Opening {
+        Opening { groups, result: Err(StoreError::Unavailable("the opening of a group ended badly".into())) }
+    }
+
+    async fn run(mut self) {
+        let opened = self.groups.open_one().await;
+        if let Ok(group) = &opened {
+            let mut state = self.groups.state.lock();
+            if !state.closed {
+                state.open.push(group.clone());
+            }
+        }
+        self.result = opened.map(|_| ());
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let waiting = {
+            let mut state = self.groups.state.lock();
+            state.opening = false;
+            std::mem::take(&mut state.waiting)
+        };
+        for waiter in waiting {
+            // Whoever went away needs no group.
+            let _ = waiter.send(self.result.clone());
+        }
+    }
+}
+
 impl Groups {
     /// A group that takes `bytes`, the least busy one; opens one where there is none, and ahead of need.
     pub(super) async fn group_with_room(self: &Arc<Self>, bytes: u64) -> Result<Arc<OpenGroup>, StoreError> {
         loop {
-            let opened = {
-                let mut state = self.state.lock();
-                self.retire_full(&mut state, bytes);
-                let best = state.open.iter().min_by_key(|g| g.in_flight_bytes()).cloned();
-                if self.wants_another(&state, best.as_deref()) {
-                    state.opening = true;
-                    let groups = self.clone();
-                    self.background.spawn(async move { groups.open_another().await });
-                }
-                if let Some(best) = best {
-                    return Ok(best);
-                }
-                if state.closed {
-                    return Err(closing());
-                }
+            let (found, opening) = self.look_for_group(bytes)?;
+            if let Some(opening) = opening {
+                // Without the lock: a story that is not taken is dropped at once, and then those who wait are answered.
+                self.background.spawn(opening.run());
+            }
+            match found {
+                Found::Group(group) => return Ok(group),
+                Found::Wait(opened) => opened.await.map_err(|_| closing())??,
+            }
+        }
+    }
+
+    fn look_for_group(self: &Arc<Self>, bytes: u64) -> Result<(Found, Option<Opening>), StoreError> {
+        let mut state = self.state.lock();
+        self.retire_full(&mut state, bytes);
+        let best = state.open.iter().min_by_key(|g| g.in_flight_bytes()).cloned();
+        let opening = self.wants_another(&state, best.as_deref()).then(|| {
+            state.opening = true;
+            Opening::new(self.clone())
+        });
+        let found = match best {
+            Some(best) => Found::Group(best),
+            None if state.closed => return Err(closing()),
+            None => {
                 let (sender, receiver) = oneshot::channel();
                 state.waiting.push(sender);
-                receiver
-            };
-            opened.await.map_err(|_| closing())??;
+                Found::Wait(receiver)
+            }
+        };
+        Ok((found, opening))
+    }
+
+    /// Groups on a disk without room leave the list; sealed, what is dead in them can be given back.
+    pub(super) fn leave_full_disks(self: &Arc<Self>) {
+        let full = self.full_disks();
+        if full.is_empty() {
+            return;
+        }
+        let on_full = |group: &mut Arc<OpenGroup>| group.replicas().iter().any(|disk| full.contains(&disk.id()));
+        let left: Vec<_> = self.state.lock().open.extract_if(.., on_full).collect();
+        for group in left {
+            self.close_full(group);
         }
     }
 
@@ -63,24 +129,6 @@ impl Groups {
         let fresh = state.open.iter().filter(|g| g.room_bytes(&self.config) > self.config.group_bytes / 4).count();
         let busy = best.is_none_or(|g| g.in_flight_bytes() > limits::GROUP_BUSY_BYTES);
         fresh == 0 || (busy && fresh < self.config.max_open)
-    }
-
-    async fn open_another(self: Arc<Self>) {
-        let opened = self.open_one().await;
-        let waiting = {
-            let mut state = self.state.lock();
-            state.opening = false;
-            if let Ok(group) = &opened
-                && !state.closed
-            {
-                state.open.push(group.clone());
-            }
-            std::mem::take(&mut state.waiting)
-        };
-        for waiter in waiting {
-            // Whoever went away needs no group.
-            let _ = waiter.send(opened.as_ref().map(|_| ()).map_err(StoreError::clone));
-        }
     }
 
     /// A new group with files on RF disks. Tries other disks where one has no room after all.
@@ -105,12 +153,11 @@ impl Groups {
     async fn choose_disks(&self) -> Result<Vec<DiskStore>, StoreError> {
         let suspect = self.state.lock().suspect.clone();
         let open: Vec<_> = self.state.lock().open.iter().flat_map(|g| g.disk_ids()).collect();
-        let needed = self.config.group_bytes + limits::DISK_RESERVE_BYTES.min(self.config.group_bytes / 2);
         let (mut candidates, mut full) = (Vec::new(), false);
         for disk in self.disks.iter().filter(|d| !suspect.contains(&d.id()) && !d.health().suspect) {
             let asked = disk.clone();
             match self.env.tasks.run(move || asked.space()).await {
-                Ok(space) if space.free_bytes >= needed => {
+                Ok(space) if self.takes_group(space) => {
                     let load = open.iter().filter(|id| **id == disk.id()).count();
                     candidates.push((load, Reverse(space.free_bytes), disk.clone()));
                 }
@@ -163,11 +210,12 @@ impl Groups {
         for (replica, created) in group.replicas().iter().zip(join_all(creations).await) {
             let Err(error) = created else { continue };
             tracing::warn!(disk = %replica.id(), group = %group.id(), %error, "a group's file was not created");
-            if let CreateError::Io(_) | CreateError::Closed = error {
+            if matches!(&error, CreateError::Closed) || matches!(&error, CreateError::Io(e) if !is_transient(e)) {
                 self.state.lock().suspect.insert(replica.id());
             }
             failed.get_or_insert(match error {
                 CreateError::NoSpace => StoreError::NoSpace,
+                CreateError::Io(e) if is_transient(&e) => StoreError::Busy("file descriptors or memory"),
                 other => StoreError::Unavailable(other.to_string()),
             });
         }

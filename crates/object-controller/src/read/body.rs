@@ -10,7 +10,6 @@ use crate::api::{ReadBody, StoreError};
 use crate::limits;
 use crate::pins::Pin as EpochPin;
 use crate::runs::Walk;
-use crate::snapshots::Snapshot;
 use bytes::Bytes;
 use metadata::rows::{Home, ManifestPart};
 use std::collections::VecDeque;
@@ -48,8 +47,9 @@ enum Source {
     Manifest(Manifest),
 }
 
+/// Its rows are read as they are needed, each time at a fresh position: a snapshot held for as long as a client reads would
+/// keep alive what the tree has long replaced. The reclaimer leaves the rows of a manifest alone while the pin counts.
 struct Manifest {
-    snapshot: Snapshot,
     home: Home,
     id: AttemptId,
     parts: u32,
@@ -75,7 +75,6 @@ impl Body {
     pub(crate) fn new(
         extents: Extents,
         pin: Arc<EpochPin>,
-        snapshot: Snapshot,
         home: Home,
         layout: Layout,
         offset: u64,
@@ -85,7 +84,7 @@ impl Body {
             Layout::One(piece) => Source::One(Some(piece), offset, len),
             Layout::Manifest { id, parts } => {
                 let (fetched, position, end) = (VecDeque::new(), offset, offset + len);
-                Source::Manifest(Manifest { snapshot, home, id, parts, fetched, position, end })
+                Source::Manifest(Manifest { home, id, parts, fetched, position, end })
             }
         };
         Body { extents, _pin: pin, source, piece: None, ahead: VecDeque::new(), left: len, begun: false, failed: None }
@@ -105,7 +104,7 @@ impl Body {
     fn next_read(&mut self) -> Result<Option<Ahead>, StoreError> {
         loop {
             match &mut self.piece {
-                None => match self.source.next_piece()? {
+                None => match self.source.next_piece(&self.extents)? {
                     None => return Ok(None),
                     Some(cursor) => self.piece = Some(cursor),
                 },
@@ -119,7 +118,7 @@ impl Body {
                         self.piece = None;
                         continue;
                     }
-                    let first = !std::mem::replace(&mut self.begun, true);
+                    let first = !std::mem::replace(&mut self.begun, true) || self.extents.is_pressed();
                     let read = read_next(&self.extents, stretch, walk, position, *end, first)?;
                     return Ok(Some(Ahead::Reading(read)));
                 }
@@ -164,7 +163,8 @@ fn cut_short(left: u64) -> StoreError {
     StoreError::Damaged(format!("the rows of the version and its bytes differ in length: {left} bytes are left"))
 }
 
-/// One read of the extent that holds `position`: to the extent's end, but only one slice for the very first bytes.
+/// One read of the extent that holds `position`: to the extent's end, but only one slice for the very first bytes and while
+/// memory is short.
 fn read_next(
     extents: &Extents,
     stretch: &Arc<Stretch>,
@@ -194,22 +194,22 @@ fn read_next(
 }
 
 impl Source {
-    fn next_piece(&mut self) -> Result<Option<Cursor>, StoreError> {
+    fn next_piece(&mut self, extents: &Extents) -> Result<Option<Cursor>, StoreError> {
         match self {
             Source::One(piece, offset, len) => Ok(piece.take().map(|piece| Cursor::of(piece, *offset, *len))),
-            Source::Manifest(manifest) => manifest.next_piece(),
+            Source::Manifest(manifest) => manifest.next_piece(extents),
         }
     }
 }
 
 impl Manifest {
-    fn next_piece(&mut self) -> Result<Option<Cursor>, StoreError> {
+    fn next_piece(&mut self, extents: &Extents) -> Result<Option<Cursor>, StoreError> {
         loop {
             if self.position >= self.end {
                 return Ok(None);
             }
             let Some(part) = self.fetched.pop_front() else {
-                self.fetch()?;
+                self.fetch(extents)?;
                 continue;
             };
             if part.offset > self.position {
@@ -220,7 +220,7 @@ impl Manifest {
             if from >= to {
                 continue;
             }
-            let piece = Piece::read(&self.snapshot, &self.home, part.body_id(self.id))?;
+            let piece = Piece::read(&extents.snapshot(), &self.home, part.body_id(self.id))?;
             if piece.size() < to {
                 return Err(StoreError::Damaged(format!("part {} is shorter than the manifest says", part.number)));
             }
@@ -229,9 +229,9 @@ impl Manifest {
         }
     }
 
-    fn fetch(&mut self) -> Result<(), StoreError> {
+    fn fetch(&mut self, extents: &Extents) -> Result<(), StoreError> {
         let manifest = (self.id, self.parts);
-        let (_, parts) = layout::parts_at(&self.snapshot, &self.home, manifest, self.position, PARTS_AT_ONCE)?;
+        let (_, parts) = layout::parts_at(&extents.snapshot(), &self.home, manifest, self.position, PARTS_AT_ONCE)?;
         let holds = parts.first().is_some_and(|p| p.offset <= self.position);
         if !holds {
             return Err(StoreError::Damaged(format!("the manifest {} does not hold byte {}", self.id, self.position)));

@@ -6,10 +6,12 @@
 use super::Stretch;
 use crate::api::StoreError;
 use crate::findings::{Finding, Findings, Trouble};
+use crate::limits;
 use crate::runs::Address;
-use crate::snapshots::Snapshots;
+use crate::snapshots::{Snapshot, Snapshots};
 use bytes::Bytes;
 use env::buf::BufPool;
+use env::disk::is_transient;
 use extent_store::{FrameAddress, ReadError, ReadRequest, StoreSet};
 use metadata::rows::{GroupRecord, ReplicaState};
 use std::ops::Range;
@@ -33,17 +35,24 @@ struct Inner {
     buffers: BufPool,
 }
 
-/// A copy that was tried and did not give the bytes.
-type Failed = (DiskId, u32, Trouble);
+/// A copy that was tried and did not give the bytes; `None`: for want of descriptors or memory, which says nothing of the copy.
+type Failed = (DiskId, u32, Option<Trouble>);
 
 impl Extents {
     pub(crate) fn new(disks: StoreSet, snapshots: Snapshots, findings: Findings, buffers: BufPool) -> Extents {
         Extents { inner: Arc::new(Inner { disks, snapshots, findings, buffers }) }
     }
 
-    /// Whether memory is short: then nothing is read ahead.
+    /// The newest position of the metadata, to be dropped soon.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.inner.snapshots.now()
+    }
+
+    /// Whether memory is short: then nothing is read ahead, and slices are read instead of extents. What slow clients hold
+    /// in this way fits in the other half of the budget, so that nobody waits for them.
     pub(crate) fn is_pressed(&self) -> bool {
-        self.inner.buffers.in_use_bytes() > self.inner.buffers.budget_bytes() / 2
+        let half = self.inner.buffers.budget_bytes() / 2;
+        self.inner.buffers.in_use_bytes() + limits::FRAME_MAX_BYTES > half
     }
 
     /// Verified bytes of the `index`-th extent of the stretch's content.
@@ -98,6 +107,9 @@ impl Extents {
         }
         self.report(record.as_ref(), address, &failed);
         answer.ok_or_else(|| {
+            if failed.iter().any(|(.., trouble)| trouble.is_none()) {
+                return StoreError::Busy("file descriptors or memory");
+            }
             let content = stretch.content;
             StoreError::Damaged(format!("extent {index} of content {content} in group {}", address.group))
         })
@@ -110,8 +122,8 @@ impl Extents {
         address: Address,
         range: &Range<u32>,
         (disk, generation): (DiskId, u32),
-    ) -> Result<Bytes, Trouble> {
-        let disk = self.inner.disks.get(disk).ok_or(Trouble::Missing)?;
+    ) -> Result<Bytes, Option<Trouble>> {
+        let disk = self.inner.disks.get(disk).ok_or(Some(Trouble::Missing))?;
         let request = ReadRequest {
             address: FrameAddress { group: address.group, generation, offset: address.offset },
             content: stretch.content,
@@ -120,9 +132,10 @@ impl Extents {
             range: range.clone(),
         };
         disk.read(request).await.map_err(|error| match error {
-            ReadError::Missing => Trouble::Missing,
-            ReadError::Damaged(_) | ReadError::Invalid => Trouble::Damaged,
-            ReadError::Io(_) => Trouble::Unreadable,
+            ReadError::Missing => Some(Trouble::Missing),
+            ReadError::Damaged(_) | ReadError::Invalid => Some(Trouble::Damaged),
+            ReadError::Io(error) if is_transient(&error) => None,
+            ReadError::Io(_) => Some(Trouble::Unreadable),
         })
     }
 
@@ -130,8 +143,10 @@ impl Extents {
     fn report(&self, record: Option<&GroupRecord>, address: Address, failed: &[Failed]) {
         let listed: Vec<_> = record.iter().flat_map(|r| replicas_with(r, address)).collect();
         for (disk, generation, trouble) in failed {
-            if listed.contains(&(*disk, *generation)) {
-                let (group, offset, trouble) = (address.group, address.offset, *trouble);
+            if let Some(trouble) = *trouble
+                && listed.contains(&(*disk, *generation))
+            {
+                let (group, offset) = (address.group, address.offset);
                 self.inner.findings.report(Finding { disk: *disk, group, offset, trouble });
             }
         }
