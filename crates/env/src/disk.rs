@@ -41,10 +41,8 @@ pub struct Space {
 /// the disk, and the very same call may succeed later.
 pub fn is_transient(error: &io::Error) -> bool {
     let lacking = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN, libc::EINTR];
-    let by_kind = matches!(
-        error.kind(),
-        io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    );
+    let by_kind =
+        matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
     by_kind || error.raw_os_error().is_some_and(|code| lacking.contains(&code))
 }
 

@@ -88,8 +88,21 @@ mod tests {
         for good in ["abc", "a-b.c9", "0ab", &"a".repeat(63)] {
             assert!(BucketName::new(good).is_ok(), "{good}");
         }
-        for bad in ["ab", "Abc", "a_b", "-ab", "ab-", "a..b", "a.-b", "a-.b", "192.168.5.4", "xn--abc", "ab/c", &"a".repeat(64), ".sys"]
-        {
+        for bad in [
+            "ab",
+            "Abc",
+            "a_b",
+            "-ab",
+            "ab-",
+            "a..b",
+            "a.-b",
+            "a-.b",
+            "192.168.5.4",
+            "xn--abc",
+            "ab/c",
+            &"a".repeat(64),
+            ".sys",
+        ] {
             assert!(BucketName::new(bad).is_err(), "{bad}");
         }
     }

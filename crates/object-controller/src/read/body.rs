@@ -72,14 +72,7 @@ enum Ahead {
 
 impl Body {
     /// Bytes `[offset, offset + len)` of the version of `home` with that layout.
-    pub(crate) fn new(
-        extents: Extents,
-        pin: Arc<EpochPin>,
-        home: Home,
-        layout: Layout,
-        offset: u64,
-        len: u64,
-    ) -> Body {
+    pub(crate) fn new(extents: Extents, pin: Arc<EpochPin>, home: Home, layout: Layout, offset: u64, len: u64) -> Body {
         let source = match layout {
             Layout::One(piece) => Source::One(Some(piece), offset, len),
             Layout::Manifest { id, parts } => {

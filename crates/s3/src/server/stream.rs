@@ -127,7 +127,7 @@ impl AsyncWrite for GuardedStream {
 
 #[cfg(test)]
 mod tests {
-    use super::GuardedStream;
+    use super::{GuardedStream, sleep};
     use crate::limits;
     use std::io;
     use std::time::Duration;
@@ -156,7 +156,7 @@ mod tests {
         let given_up = loop {
             tokio::select! {
                 ended = &mut writer => break ended.expect("no panic"),
-                () = tokio::time::sleep(Duration::from_secs(9)) => {
+                () = sleep(Duration::from_secs(9)) => {
                     let mut some = [0; 512];
                     // Reset by the other side is an end as well.
                     let _ = client.read(&mut some).await;
@@ -169,11 +169,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_keeps_up_the_least_rate_is_served_on() {
-        let (writer, mut client) = pair().await;
+        let (writer, client) = pair().await;
         let began = Instant::now();
         let mut some = vec![0; 1 << 20];
         while began.elapsed() < 10 * limits::WRITE_RATE_WINDOW {
-            tokio::time::sleep(Duration::from_secs(20)).await;
+            sleep(Duration::from_secs(20)).await;
             // As much as is there.
             let mut taken = 0;
             while taken < 8 << 20 && client.try_read(&mut some).map(|n| taken += n).is_ok() {}
