@@ -155,7 +155,7 @@ fn a_failed_sync_ends_the_group_and_what_was_acknowledged_survives_any_one_disk(
 
 #[test]
 fn a_full_disk_is_an_answer_and_room_made_is_used_without_a_restart() {
-    let node = Node::born(14, Setup { disk_bytes: 64 * MIB, ..Setup::default() });
+    let node = Node::born(14, Setup { disk_bytes: 192 * MIB, ..Setup::default() });
     let bucket = node.run(|c| async move { ask::make_bucket(&c, "bucket").await });
     let name = bucket.clone();
     let stored = node.run(|c| async move {
