@@ -9,6 +9,7 @@ use fixture::ask::{self, content};
 use fixture::{Node, Setup};
 use object_controller::api::{BucketInfo, StoreError};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Two objects in sealed, settled groups.
 fn prepared(setup: Setup) -> (Node, Arc<BucketInfo>) {
@@ -145,6 +146,33 @@ fn each_frame_is_taken_from_whichever_replica_has_it() {
     assert_eq!((scrub.ok, scrub.repaired), (true, 2), "{scrub:#?}");
     assert_whole(&node);
     assert_readable(&node, &bucket);
+}
+
+#[test]
+fn a_frame_that_nobody_owns_any_more_may_be_bad_everywhere() {
+    let node = Node::born(55, Setup { reclaim_delay: Duration::from_secs(600), ..Setup::mirrored() });
+    let bucket = node.bucket();
+    node.put(&bucket, "one", content(1, 900_000));
+    node.put(&bucket, "two", content(2, 900_000));
+    let node = node.restart();
+    node.rounds();
+    node.delete(&bucket, "one");
+    let (_, record) = node.records().into_iter().next().expect("a group");
+    let second = 4096 + 900_000u64.next_multiple_of(4096);
+    for (frames, replica) in [vec![4096, 4096 + second], vec![4096]].into_iter().zip(&record.replicas) {
+        let at = (replica.disk.0 - 0xD1) as usize;
+        for frame in frames {
+            node.disks[at].flip_bit(&node.files(at)[0], frame + 4096 + 500, 5).expect("a fault");
+        }
+    }
+    let scrub = node.scrub();
+    assert_eq!((scrub.ok, scrub.damaged, scrub.repaired), (true, 1, 1), "{scrub:#?}");
+    assert_eq!(node.get(&bucket, "two"), Some(content(2, 900_000)));
+    node.round().expect("a round");
+    node.clock.advance(Duration::from_secs(601));
+    node.rounds();
+    node.assert_clean();
+    assert_eq!(node.get(&bucket, "two"), Some(content(2, 900_000)));
 }
 
 #[test]

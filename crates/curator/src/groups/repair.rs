@@ -93,9 +93,12 @@ pub(crate) async fn repair(
             Ok(wanted) => wanted,
             Err(hurt) => return Ok(Repaired::Hurt(hurt)),
         };
-        let Some(bad) = first_bad(access, group, &record, &found, suspects, &wanted).await else {
+        let Some(bad) = first_bad(access, group, &record, &found, suspects, &wanted).await? else {
             return Ok(if replaced == 0 { Repaired::Sound } else { Repaired::Replaced(replaced) });
         };
+        if replaced == record.replicas.len() as u64 {
+            return Ok(Repaired::Waits("its new copies are bad again".into()));
+        }
         match replace(access, group, &record, bad, &wanted, report).await? {
             Ok(()) => replaced += 1,
             Err(other) => return Ok(other),
@@ -135,7 +138,8 @@ async fn wanted(
     Ok(Ok(wanted.collect()))
 }
 
-/// Place of the first suspect replica that is not as it should be. All of it is read.
+/// Place of the first suspect replica that is not as it should be. All of it is read. A frame that no replica can give and
+/// nobody owns is missed by nobody.
 async fn first_bad(
     access: &Access,
     group: GroupId,
@@ -143,24 +147,28 @@ async fn first_bad(
     found: &Found,
     suspects: &BTreeSet<DiskId>,
     wanted: &[Wanted],
-) -> Option<usize> {
+) -> Result<Option<usize>, CuratorError> {
     for (place, replica) in record.replicas.iter().enumerate() {
         if !suspects.contains(&replica.disk) {
             continue;
         }
         if is_short(record, replica) || found.files.get(place).is_some_and(|f| matches!(f, File::NoDisk)) {
-            return Some(place);
+            return Ok(Some(place));
         }
         for frame in wanted {
-            if read(access, group, replica, frame).await.is_none() {
-                return Some(place);
+            if read(access, group, replica, frame).await.is_some() {
+                continue;
+            }
+            let elsewhere = best(access, group, record, place, frame).await.is_some();
+            if elsewhere || hurt::is_owned(access, group, frame.offset, &frame.home, frame.content).await? {
+                return Ok(Some(place));
             }
         }
         if wanted.is_empty() && matches!(found.files.get(place), Some(File::Unreadable(_))) {
-            return Some(place);
+            return Ok(Some(place));
         }
     }
-    None
+    Ok(None)
 }
 
 /// The frame, verified in full, from that replica.
