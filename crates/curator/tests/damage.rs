@@ -289,3 +289,25 @@ fn an_unreadable_header_of_an_acknowledged_frame_is_never_called_dead() {
     node.rounds();
     node.assert_clean();
 }
+
+#[test]
+fn frames_beyond_the_sealed_length_that_nobody_owns_are_dead() {
+    let node = Node::born(56, Setup::default());
+    let bucket = node.bucket();
+    node.put(&bucket, "k", content(1, 900_000));
+    node.begin_stalled_put(&bucket, "never", content(9, 3_300_000));
+    // Each audit lets the upload go on for a while.
+    let written = (0..500).map(|_| node.audit().in_progress_bytes).find(|bytes| *bytes > 2 << 20);
+    assert!(written.is_some(), "the upload goes on");
+    let (at, path) = victim(&node);
+    // The first frame of the upload never reached the disk, the others did.
+    let first = 4096 + 4096 + 900_000u64.next_multiple_of(4096);
+    node.disks[at].overwrite_synced(&path, first, &vec![0; (1 << 20) + 4096]).expect("a lost write");
+    let node = node.crash(CrashPolicy::KeepAll);
+    node.rounds();
+    let record =
+        node.records().into_iter().map(|(_, record)| record).find(|r| r.length == first).expect("cut at the gap");
+    assert!(record.dead.iter().any(|(offset, _)| *offset > first), "{record:?}");
+    node.assert_clean();
+    assert_eq!(node.get(&bucket, "k"), Some(content(1, 900_000)));
+}
