@@ -63,7 +63,8 @@ pub fn target_folder(root: &Path) -> PathBuf {
 
 /// The binary that the black-box tests run: the one that cargo's tests have compiled already, assertions included.
 pub fn test_binary(root: &Path) -> Result<PathBuf, String> {
-    run(cargo(root).args(["build", "--locked", "--package", "ashlar"]))?;
+    // As the tests are compiled, so that nothing is compiled twice: a build of the binary alone resolves other features.
+    run(cargo(root).args(["test", "--workspace", "--locked", "--no-run", "--quiet"]))?;
     let binary = target_folder(root).join("debug/ashlar");
     if binary.is_file() { Ok(binary) } else { Err(format!("the build left no {}", binary.display())) }
 }

@@ -5,11 +5,13 @@ pub(super) type Ranges = Vec<(u64, u64)>;
 
 /// The union.
 pub(super) fn merge(known: &[(u64, u64)], more: &[(u64, u64)]) -> Ranges {
-    let mut all: Ranges = known.iter().chain(more).copied().filter(|(_, length)| *length > 0).collect();
+    // Cut at the last byte there can be before it is asked whether anything is left.
+    let within = |(offset, length): &(u64, u64)| (*offset, (*length).min(u64::MAX - *offset));
+    let mut all: Ranges = known.iter().chain(more).map(within).filter(|(_, length)| *length > 0).collect();
     all.sort_unstable();
     let mut merged: Ranges = Vec::with_capacity(all.len());
     for (offset, length) in all {
-        let end = offset.saturating_add(length);
+        let end = offset + length;
         match merged.last_mut() {
             Some(last) if offset <= last.0 + last.1 => last.1 = last.1.max(end - last.0),
             _ => merged.push((offset, end - offset)),
