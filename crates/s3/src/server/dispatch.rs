@@ -201,7 +201,8 @@ fn settle_unread_body(
 /// Writes the error's XML, the ids, and what HEAD needs.
 fn complete(response: &mut S3Response, is_head: bool, resource: &str, request_id: &str, host_id: &str) {
     if let Some(e) = &response.error {
-        if response.status.is_server_error() {
+        // What is not implemented is the client's matter.
+        if response.status.is_server_error() && response.status != StatusCode::NOT_IMPLEMENTED {
             tracing::warn!(request_id, code = e.code.name(), message = %e.message, "a request failed");
         }
         let bodiless = is_head || response.status == StatusCode::NOT_MODIFIED;

@@ -139,21 +139,26 @@ impl XmlWriter {
     }
 }
 
-/// Appends `text`, escaped for content and attributes. Runs of harmless bytes are copied whole.
+/// Appends `text`, escaped for content and attributes. Runs of harmless bytes are copied whole; nothing that was written
+/// before is looked at again.
 fn escape_into(buf: &mut String, text: &str) {
+    let bytes = text.as_bytes();
     let mut from = 0;
-    for (i, c) in text.bytes().enumerate() {
-        let named = match c {
-            b'&' => "&amp;",
-            b'<' => "&lt;",
-            b'>' => "&gt;",
-            b'"' => "&quot;",
-            0..=0x1f | 0x7f if c != b'\n' && c != b'\t' => "",
+    for (i, c) in bytes.iter().enumerate() {
+        let (taken, named) = match c {
+            b'&' => (1, "&amp;"),
+            b'<' => (1, "&lt;"),
+            b'>' => (1, "&gt;"),
+            b'"' => (1, "&quot;"),
+            0..=0x1f | 0x7f if *c != b'\n' && *c != b'\t' => (1, ""),
+            // U+FFFE and U+FFFF are no XML characters either.
+            0xef if bytes[i..].starts_with(b"\xef\xbf\xbe") => (3, "&#65534;"),
+            0xef if bytes[i..].starts_with(b"\xef\xbf\xbf") => (3, "&#65535;"),
             _ => continue,
         };
-        // All the bytes above are ASCII, so `i` is a character boundary.
+        // All that is taken is whole characters, so both ends are character boundaries.
         buf.push_str(&text[from..i]);
-        from = i + 1;
+        from = i + taken;
         if named.is_empty() {
             let _ = write!(buf, "&#{c};");
         } else {
@@ -161,14 +166,6 @@ fn escape_into(buf: &mut String, text: &str) {
         }
     }
     buf.push_str(&text[from..]);
-    escape_noncharacters(buf);
-}
-
-/// U+FFFE and U+FFFF are no XML characters either; they are so rare that a second look costs nothing.
-fn escape_noncharacters(buf: &mut String) {
-    if memchr::memchr(0xef, buf.as_bytes()).is_some() && buf.contains(['\u{fffe}', '\u{ffff}']) {
-        *buf = buf.replace('\u{fffe}', "&#65534;").replace('\u{ffff}', "&#65535;");
-    }
 }
 
 #[cfg(test)]
@@ -187,6 +184,7 @@ mod tests {
         assert!(written("a\rb").contains("<V>a&#13;b</V>"));
         assert!(written("bad\u{1}key").contains("<V>bad&#1;key</V>"));
         assert!(written("é\n\t\u{ffff}").contains("<V>é\n\t&#65535;</V>"));
+        assert!(written("\u{fffd}\u{fffe}<\u{ffff}z").contains("<V>\u{fffd}&#65534;&lt;&#65535;z</V>"));
     }
 
     #[test]
