@@ -26,8 +26,8 @@ def a_bucket_is_made():
 @test
 def a_folder_is_synced_there_and_back():
     files = write_tree(SOURCE, [0, 10, 70_000, 1 << 20, 12 << 20, 5, 99])
-    aws("s3", "sync", "--quiet", SOURCE, f"s3://{BUCKET}/tree")
-    aws("s3", "sync", "--quiet", f"s3://{BUCKET}/tree", BACK)
+    aws("s3", "sync", "--only-show-errors", SOURCE, f"s3://{BUCKET}/tree")
+    aws("s3", "sync", "--only-show-errors", f"s3://{BUCKET}/tree", BACK)
     equal(tree(BACK), files, "what came back")
     equal(aws("s3", "sync", SOURCE, f"s3://{BUCKET}/tree").strip(), "", "a second sync")
 
