@@ -3,7 +3,7 @@
 use super::Handler;
 use super::dispatch::{Shared, answer};
 use super::reply::ReplyBody;
-use super::stream::GuardedStream;
+use super::stream::{GuardedStream, Interim};
 use crate::limits;
 use http::{Request, Response};
 use http_body::Body;
@@ -26,14 +26,17 @@ use tokio::time::timeout;
 pub struct ConnectionState {
     /// The peer.
     pub remote: SocketAddr,
+    /// To be told when 100 Continue is owed that hyper does not say.
+    pub interim: Arc<Interim>,
     unread: Mutex<Option<Incoming>>,
     wake: Notify,
     linger: AtomicBool,
 }
 
 impl ConnectionState {
-    fn new(remote: SocketAddr) -> Self {
-        ConnectionState { remote, unread: Mutex::new(None), wake: Notify::new(), linger: AtomicBool::new(false) }
+    fn new(remote: SocketAddr, interim: Arc<Interim>) -> Self {
+        let unread = Mutex::new(None);
+        ConnectionState { remote, interim, unread, wake: Notify::new(), linger: AtomicBool::new(false) }
     }
 
     /// Has the rest of `body` read and dropped, within bounds; beyond them the connection ends.
@@ -98,13 +101,14 @@ pub async fn run<H: Handler>(
     if let Err(e) = stream.set_nodelay(true) {
         tracing::debug!(error = %e, "TCP_NODELAY could not be set");
     }
-    let connection = Arc::new(ConnectionState::new(remote));
+    let stream = GuardedStream::new(stream);
+    let connection = Arc::new(ConnectionState::new(remote, stream.interim()));
     let service = RequestService { shared, connection: Arc::clone(&connection) };
     let mut http = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits::HEADER_READ_TIMEOUT)
         .max_buf_size(limits::READ_BUFFER_MAX_BYTES)
-        .serve_connection(TokioIo::new(GuardedStream::new(stream)), service);
+        .serve_connection(TokioIo::new(stream), service);
     let mut stopping = false;
     let drainer = connection.drain_all();
     let mut drainer = std::pin::pin!(drainer);

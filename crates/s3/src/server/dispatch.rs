@@ -12,7 +12,7 @@ use crate::limits;
 use crate::request::{AuthenticationKind, Query, S3Request, Target};
 use crate::response::{S3Body, S3Response};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use hyper::body::Incoming;
 use std::net::SocketAddr;
@@ -68,7 +68,8 @@ pub async fn answer<H: Handler>(
     let (parts, body) = request.into_parts();
     let is_head = parts.method == Method::HEAD;
     let resource = parts.uri.path().to_owned();
-    let expects_continue = parts.headers.contains_key(header::EXPECT);
+    let expects_continue = expects_continue(&parts.headers);
+    let has_interim = expects_continue && body.is_end_stream() && parts.version > Version::HTTP_10;
     let received = (!body.is_end_stream()).then(|| Arc::new(Leftover::default()));
     let source = Source::incoming(body, received.clone());
     let permit = Arc::clone(&shared.slots).try_acquire_owned().ok();
@@ -80,7 +81,12 @@ pub async fn answer<H: Handler>(
         }
     };
     let mut response = match prepared {
-        Ok(request) => shared.handler.handle(request).await,
+        Ok(request) => {
+            if has_interim {
+                connection.interim.owe();
+            }
+            shared.handler.handle(request).await
+        }
         Err(e) => e.into(),
     };
     settle_unread_body(&connection, received.as_deref(), expects_continue, &mut response);
@@ -130,6 +136,10 @@ fn prepare<H>(
         body: RequestBody::new(source, expectations, authenticated.signer),
         headers,
     })
+}
+
+fn expects_continue(headers: &HeaderMap) -> bool {
+    headers.get(header::EXPECT).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// The one Host header. A target with an authority of its own must name the same.

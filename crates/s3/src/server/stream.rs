@@ -1,20 +1,50 @@
 //! A client's socket, guarded: framing is watched on the way in; a reader that stalls, or takes too little, is given up on the
-//! way out.
+//! way out. Also the word that hyper does not say: 100 Continue to a client that asked for it before a body of no bytes.
 
 use super::guard::Guard;
 use crate::limits;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// Whether 100 Continue is to be said, between the handler of a request and the socket of its connection.
+///
+/// hyper says it when a body is first asked for, and so never for a body of no bytes, as RFC 9110 allows. But a botocore that
+/// hears a final answer first leaves its connection in a state in which the answer to a later upload may be misread (seen with
+/// 1.44: the status line is taken for a header and the ETag is lost). AWS continues such requests as well.
+pub struct Interim {
+    /// hyper has handed on and flushed all it wrote, so its next byte begins an answer.
+    clean: AtomicBool,
+    owed: AtomicBool,
+}
+
+impl Interim {
+    fn new() -> Self {
+        Interim { clean: AtomicBool::new(true), owed: AtomicBool::new(false) }
+    }
+
+    /// Has 100 Continue said before the answer to the request that is being handled. Not while the answer to an earlier one is
+    /// still on its way: it would be torn.
+    pub fn owe(&self) {
+        self.owed.store(self.clean.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
 /// The socket of one connection.
 pub struct GuardedStream {
     inner: TcpStream,
+    interim: Arc<Interim>,
+    /// What of 100 Continue is still to be written.
+    continuing: &'static [u8],
     guard: Guard,
     /// What is still to be passed on after a violation: hyper parses a head anew only once it looks complete.
     ending: &'static [u8],
@@ -30,12 +60,19 @@ impl GuardedStream {
     pub fn new(inner: TcpStream) -> Self {
         GuardedStream {
             inner,
+            interim: Arc::new(Interim::new()),
+            continuing: b"",
             guard: Guard::new(),
             ending: b"\r\n\r\n",
             stalled: None,
             waited: Duration::ZERO,
             taken_bytes: 0,
         }
+    }
+
+    /// To be told when 100 Continue is owed.
+    pub fn interim(&self) -> Arc<Interim> {
+        Arc::clone(&self.interim)
     }
 
     /// Whether a violation of framing was found.
@@ -60,6 +97,23 @@ impl GuardedStream {
         };
         // Running out of time is as good an end as any.
         let _ = timeout(limits::DRAIN_TIMEOUT, drain).await;
+    }
+
+    /// Before hyper's next byte: says 100 Continue if it is owed.
+    fn poll_continue(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.interim.clean.store(false, Ordering::Relaxed);
+        if self.interim.owed.swap(false, Ordering::Relaxed) {
+            self.continuing = CONTINUE;
+        }
+        while !self.continuing.is_empty() {
+            let result = Pin::new(&mut self.inner).poll_write(cx, self.continuing);
+            let n = ready!(self.written(cx, result))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.continuing = &self.continuing[n..];
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn written(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -99,6 +153,7 @@ impl AsyncRead for GuardedStream {
 
 impl AsyncWrite for GuardedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_continue(cx))?;
         let result = Pin::new(&mut self.inner).poll_write(cx, buf);
         self.written(cx, result)
     }
@@ -108,6 +163,7 @@ impl AsyncWrite for GuardedStream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_continue(cx))?;
         let result = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
         self.written(cx, result)
     }
@@ -117,6 +173,7 @@ impl AsyncWrite for GuardedStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.interim.clean.store(true, Ordering::Relaxed);
         Pin::new(&mut self.inner).poll_flush(cx)
     }
 

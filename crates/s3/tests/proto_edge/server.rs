@@ -271,6 +271,42 @@ async fn case_121_expect_continue_is_sent_only_if_the_body_is_wanted() {
 }
 
 #[tokio::test]
+async fn case_121_a_body_of_no_bytes_is_continued_as_well() {
+    let server = Server::start().await;
+    let mut stream = server.connect().await;
+    let (head, _) =
+        signed_head("PUT", "/b/k", "UNSIGNED-PAYLOAD", &[("content-length", "0"), ("expect", "100-continue")]);
+    // Twice, for the connection must be as good as new.
+    for _ in 0..2 {
+        stream.write_all(head.as_bytes()).await.expect("sent");
+        let mut answer = read_answer(&mut stream).await;
+        if answer.ends_with("Continue\r\n\r\n") {
+            answer += &read_answer(&mut stream).await;
+        }
+        assert!(answer.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"), "{answer}");
+    }
+    // Refused: nobody wants the body.
+    let mut other = server.connect().await;
+    other.write_all(head.replace("/b/k", "/b/j").as_bytes()).await.expect("sent");
+    assert!(read_answer(&mut other).await.starts_with("HTTP/1.1 403"));
+}
+
+#[tokio::test]
+async fn a_pipelined_request_that_expects_to_be_continued_tears_no_other_answer() {
+    let server = Server::start().await;
+    let (head, _) = signed_head(
+        "PUT",
+        "/b/k",
+        "UNSIGNED-PAYLOAD",
+        &[("content-length", "0"), ("expect", "100-continue"), ("connection", "close")],
+    );
+    let answers = server.exchange(&[GET, GET, head.as_bytes()].concat()).await;
+    let heads: Vec<&str> = answers.split("HTTP/1.1 ").filter(|a| !a.is_empty() && !a.starts_with("100 ")).collect();
+    assert_eq!(heads.len(), 3, "{answers}");
+    assert!(heads.iter().all(|a| a.starts_with("200 OK\r\n")), "{answers}");
+}
+
+#[tokio::test]
 async fn row_33_and_presigned_headers_in_the_query_are_headers() {
     let server = Server::start().await;
     let query = format!(
