@@ -58,11 +58,21 @@ def main():
         except Exception as error:  # whatever a client raises is the test's result
             counts["failed"] += 1
             print(f"FAIL {name}: {type(error).__name__}: {str(error)[:1500]}", flush=True)
+            tell_servers_words()
         else:
             counts["passed"] += 1
             print(f"ok {name}", flush=True)
     print(", ".join(f"{count} {word}" for word, count in counts.items()), flush=True)
     sys.exit(1 if counts["failed"] else 0)
+
+
+def tell_servers_words(lines=10):
+    """Prints what servers under test said last, but routine: where this runs unseen, it is all that is left to look at."""
+    for log in (os.path.join(WORK, "server.log"), os.path.join(os.path.dirname(WORK), "server.log")):
+        if os.path.exists(log):
+            with open(log, errors="replace") as file:
+                words = [line.rstrip()[:500] for line in file if '"level":"INFO"' not in line]
+            print("\n".join([f"  {log}: {len(words)} lines", *(f"    {line}" for line in words[-lines:])]), flush=True)
 
 
 def equal(found, expected, what="value"):
