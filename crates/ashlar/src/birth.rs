@@ -79,6 +79,7 @@ pub fn open(wanted: &Wanted<'_>, env: &Env) -> Result<Folders, String> {
         ));
     }
     let known = known_disks(&folders, cluster)?;
+    refuse_old(&folders, &known)?;
     name_new(&mut folders, cluster, &known, wanted.add)?;
     let lost_now = judge_absent(&folders, &known, wanted)?;
     Ok(Folders { cluster, newborn: false, folders, known, lost_now })
@@ -165,6 +166,25 @@ fn known_disks(folders: &[Folder], cluster: ClusterId) -> Result<DiskList, Strin
             folder.path.join("disks").display()
         )),
     }
+}
+
+/// A disk that was set back to an earlier state of itself has forgotten what was written since, and says so of nothing.
+fn refuse_old(folders: &[Folder], known: &DiskList) -> Result<(), String> {
+    for folder in folders {
+        let Some(found) = &folder.found else { continue };
+        let seen = known.disks.get(&found.disk).map_or(0, |disk| disk.incarnation);
+        if seen > found.incarnation {
+            return Err(format!(
+                "data folder {}: an old image of disk {}: it knows of {} starts, the other folders of {seen}. Mount the disk \
+                 as it was last. Only if that is gone for good, leave this folder out and start once with --lost-disk {1}: \
+                 what has no copy on another disk is then lost",
+                folder.path.display(),
+                found.disk,
+                found.incarnation,
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Folders without an identity: their birth was cut off, or they are new and announced.
@@ -259,21 +279,47 @@ impl Folders {
     }
 
     /// Writes down which disks there are, where it is not so written yet. `missing` are the lost ones that still matter.
-    pub fn write_list(&self, missing: &[DiskId]) -> Result<(), String> {
+    pub fn write_list(&self, missing: &[DiskId]) -> Result<DiskList, String> {
+        let known_starts = |id: &DiskId| self.known.disks.get(id).map_or(0, |disk| disk.incarnation);
         let here = self.folders.iter().map(|folder| {
             let path = std::path::absolute(&folder.path).unwrap_or_else(|_| folder.path.clone());
             let metadata = Self::keeps_metadata(folder);
-            (folder.id, KnownDisk { path: path.to_string_lossy().into_owned(), metadata, lost: false })
+            (
+                folder.id,
+                KnownDisk {
+                    path: path.to_string_lossy().into_owned(),
+                    metadata,
+                    lost: false,
+                    incarnation: known_starts(&folder.id),
+                },
+            )
         });
         let lost = missing.iter().map(|id| {
             let known = self.known.disks.get(id).cloned();
             let path = known.map_or_else(String::new, |disk| disk.path);
-            (*id, KnownDisk { path, metadata: false, lost: true })
+            (*id, KnownDisk { path, metadata: false, lost: true, incarnation: known_starts(id) })
         });
         let mut list = DiskList { version: self.known.version, disks: here.chain(lost).collect() };
         if list.disks != self.known.disks {
             list.version += 1;
         }
+        self.write_copies(&list)?;
+        Ok(list)
+    }
+
+    /// Adds this start to the list that [`Folders::write_list`] gave. Only now, for a list must never know of more starts than
+    /// the disk itself.
+    pub fn write_starts(&self, mut list: DiskList, started: &[DiskIdentity]) -> Result<(), String> {
+        for identity in started {
+            if let Some(disk) = list.disks.get_mut(&identity.disk) {
+                disk.incarnation = identity.incarnation;
+            }
+        }
+        list.version += 1;
+        self.write_copies(&list)
+    }
+
+    fn write_copies(&self, list: &DiskList) -> Result<(), String> {
         for folder in &self.folders {
             let copy = disks::Copy { cluster: self.cluster, this: folder.id, list: list.clone() };
             if folder.copy.as_ref() != Some(&copy) {

@@ -13,7 +13,9 @@ use types::{ClusterId, DiskId};
 
 const NAME: &str = "disks";
 const UNFINISHED: &str = "disks.new";
-const FORMAT: u32 = 1;
+/// 2 knows the starts of disks; a list of format 1 is read and knows none.
+const FORMAT: u32 = 2;
+const OLDEST_FORMAT: u32 = 1;
 /// Far more than any node's disks need; a file that is larger is damaged.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -26,6 +28,9 @@ pub struct KnownDisk {
     pub metadata: bool,
     /// The operator said that it is gone for good.
     pub lost: bool,
+    /// How often it was started when it was last here: a disk that knows of fewer starts is an old image of itself.
+    #[serde(default)]
+    pub incarnation: u64,
 }
 
 /// All disks of the node.
@@ -108,8 +113,8 @@ fn decode(bytes: &[u8]) -> io::Result<Copy> {
         return Err(damaged("its digest differs"));
     }
     let text: Text = serde_json::from_str(line).map_err(|e| damaged(&e.to_string()))?;
-    if text.format != FORMAT {
-        return Err(damaged(&format!("it has format {}, this program knows {FORMAT}", text.format)));
+    if !(OLDEST_FORMAT..=FORMAT).contains(&text.format) {
+        return Err(damaged(&format!("it has format {}, this program knows {OLDEST_FORMAT} to {FORMAT}", text.format)));
     }
     let id = |id: &str| id.parse::<DiskId>().map_err(|e| damaged(&e.to_string()));
     let disks = text.disks.into_iter().map(|(name, disk)| Ok((id(&name)?, disk))).collect::<io::Result<_>>()?;
@@ -127,7 +132,7 @@ mod tests {
     use env::sim_disk::{CrashPolicy, SimDisk};
 
     fn copy(version: u64) -> Copy {
-        let disk = |path: &str, lost| KnownDisk { path: path.to_owned(), metadata: true, lost };
+        let disk = |path: &str, lost| KnownDisk { path: path.to_owned(), metadata: true, lost, incarnation: 5 };
         let disks = [(DiskId(1), disk("/mnt/a", false)), (DiskId(2), disk("/mnt/b", true))].into_iter().collect();
         Copy { cluster: ClusterId(9), this: DiskId(1), list: DiskList { version, disks } }
     }
@@ -135,7 +140,7 @@ mod tests {
     #[test]
     fn the_list_has_its_golden_text_and_any_changed_byte_is_seen() {
         let bytes = encode(&copy(3));
-        let expected = r#"{"format":1,"cluster":"0000000000000009","version":3,"this":"0000000000000001","disks":{"0000000000000001":{"path":"/mnt/a","metadata":true,"lost":false},"0000000000000002":{"path":"/mnt/b","metadata":true,"lost":true}}}"#;
+        let expected = r#"{"format":2,"cluster":"0000000000000009","version":3,"this":"0000000000000001","disks":{"0000000000000001":{"path":"/mnt/a","metadata":true,"lost":false,"incarnation":5},"0000000000000002":{"path":"/mnt/b","metadata":true,"lost":true,"incarnation":5}}}"#;
         assert_eq!(bytes.split(|b| *b == b'\n').next(), Some(expected.as_bytes()));
         assert_eq!(decode(&bytes).expect("sound"), copy(3));
         for at in 0..bytes.len() {
@@ -144,6 +149,14 @@ mod tests {
             assert!(decode(&bad).is_err(), "byte {at}");
             assert!(decode(&bytes[..at]).is_err(), "cut at {at}");
         }
+    }
+
+    #[test]
+    fn a_list_of_the_first_format_is_read_and_knows_no_starts() {
+        let line = r#"{"format":1,"cluster":"0000000000000009","version":3,"this":"0000000000000001","disks":{"0000000000000001":{"path":"/mnt/a","metadata":true,"lost":false}}}"#;
+        let digest = hex::encode(Sha256::digest(line.as_bytes()));
+        let read = decode(format!("{line}\nsha256 {digest}\n").as_bytes()).expect("sound");
+        assert_eq!(read.list.disks[&DiskId(1)].incarnation, 0);
     }
 
     #[test]

@@ -179,8 +179,9 @@ fn open_disks(
     for disk in &missing {
         tracing::error!(%disk, "a disk is lost: what is on it alone cannot be read, what has copies has one less");
     }
-    folders.write_list(&missing)?;
+    let list = folders.write_list(&missing)?;
     let identities = folders.identify()?;
+    folders.write_starts(list, &identities)?;
     let mut stores = Vec::new();
     for (folder, identity) in folders.folders.iter().zip(identities) {
         let mut config = StoreConfig::new(read_buffers.clone());

@@ -213,6 +213,30 @@ fn a_lost_disk_that_is_here_is_not_lost_and_a_damaged_list_is_taken_from_the_oth
 }
 
 #[test]
+fn a_disk_that_was_restored_from_an_old_image_is_refused() {
+    let Folders { _dir, a, b, .. } = folders();
+    drop(start(&[&a, &b], &[]).expect("starts"));
+    let image = b.with_extension("image");
+    copy_folder(&b, &image);
+    let server = start(&[&a, &b], &[]).expect("starts");
+    server.put("later").expect("written");
+    drop(server);
+    let last = b.with_extension("last");
+    std::fs::rename(&b, &last).expect("put aside");
+    std::fs::rename(&image, &b).expect("restored");
+    let said = refused(&[&a, &b], &[]);
+    assert!(said.contains("an old image of disk") && said.contains("--lost-disk"), "{said}");
+    std::fs::rename(&b, &image).expect("taken away");
+    std::fs::rename(&last, &b).expect("put back");
+    start(&[&a, &b], &[]).expect("starts").get("later").expect("read");
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-a").arg(from).arg(to).status().expect("cp runs");
+    assert!(status.success());
+}
+
+#[test]
 fn root_keys_are_found_in_any_folder_and_none_are_made_later() {
     let Folders { _dir, a, b, .. } = folders();
     let keyless = |folders: &[&Path]| {
