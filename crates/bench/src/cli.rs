@@ -227,6 +227,9 @@ struct CrashArgs {
     /// Data folders of the server.
     #[arg(long, default_value_t = 1)]
     disks: u32,
+    /// The bucket keeps versions; old ones are read and deleted too.
+    #[arg(long)]
+    versioned: bool,
     /// Further options of `ashlar server`, such as --rf 2.
     #[arg(last = true)]
     server_options: Vec<String>,
@@ -308,7 +311,14 @@ fn run_crash(runtime: &tokio::runtime::Runtime, args: &CrashArgs, json: bool) ->
         options: args.server_options.clone(),
     };
     let seed = args.seed.unwrap_or_else(clock::wall_ms);
-    let config = CrashConfig { server, rounds: args.rounds, writers: args.writers.max(1), seed, verbose: !json };
+    let config = CrashConfig {
+        server,
+        rounds: args.rounds,
+        writers: args.writers.max(1),
+        seed,
+        versioned: args.versioned,
+        verbose: !json,
+    };
     match runtime.block_on(crash::run(&config)) {
         Ok(report) if json => print_json(&report).map(|()| true),
         Ok(report) => {

@@ -231,6 +231,33 @@ impl Client {
         self.call(&Request { method: "DELETE", path, ..Request::default() }, 204, BodySink::Count).await
     }
 
+    /// DeleteObject of one version, for good.
+    pub async fn delete_version(&mut self, path: &str, version: &str) -> Result<Response, ClientError> {
+        let query = [("versionId", version)];
+        let request = Request { method: "DELETE", path, query: &query, ..Request::default() };
+        self.call(&request, 204, BodySink::Count).await
+    }
+
+    /// GetObject of one version, every byte compared.
+    pub async fn get_version(
+        &mut self,
+        path: &str,
+        version: &str,
+        expected: &Expected,
+    ) -> Result<Response, ClientError> {
+        let query = [("versionId", version)];
+        let request = Request { method: "GET", path, query: &query, ..Request::default() };
+        self.call(&request, 200, BodySink::Compare(expected)).await
+    }
+
+    /// PutBucketVersioning: from now on versions are kept.
+    pub async fn keep_versions(&mut self, bucket: &str) -> Result<(), ClientError> {
+        const ENABLED: &[u8] = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+        let (path, query) = (format!("/{bucket}"), [("versioning", "")]);
+        let request = Request { method: "PUT", path: &path, query: &query, body: Some(ENABLED), ..Request::default() };
+        self.call(&request, 200, BodySink::Count).await.map(drop)
+    }
+
     /// CopyObject; `source` is `/bucket/key`. An error inside a 200 answer is an error.
     pub async fn copy(&mut self, source: &str, path: &str) -> Result<(Response, String), ClientError> {
         let headers = [("x-amz-copy-source", encode(source, true))];

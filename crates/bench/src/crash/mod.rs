@@ -45,6 +45,8 @@ pub struct CrashConfig {
     pub writers: u32,
     /// Decides the load and the moments.
     pub seed: u64,
+    /// Whether the bucket keeps versions; then old ones are read and deleted as well.
+    pub versioned: bool,
     /// Print a line for each round on standard error.
     pub verbose: bool,
 }
@@ -94,7 +96,7 @@ pub async fn run(config: &CrashConfig) -> Result<CrashReport, BenchError> {
     let mut dice = Dice::new(config.seed);
     let mut writers: Vec<Writer> = (0..config.writers).map(|number| Writer::new(number, config.seed)).collect();
     let mut server = Server::start(&config.server)?;
-    create_bucket(&server).await?;
+    create_bucket(&server, config.versioned).await?;
     for round in 1..=config.rounds {
         let load = Duration::from_millis(LOAD_MS.0 + dice.below(LOAD_MS.1 - LOAD_MS.0));
         let (back, counters) = load_and_kill(writers, server, load).await?;
@@ -127,9 +129,13 @@ async fn clean_stop(config: &CrashConfig, server: Server, writers: &mut [Writer]
     server.terminate()
 }
 
-async fn create_bucket(server: &Server) -> Result<(), BenchError> {
+async fn create_bucket(server: &Server, versioned: bool) -> Result<(), BenchError> {
     let mut client = Client::new(&server.target());
-    client.create_bucket(BUCKET).await.map_err(BenchError::request("create the bucket"))
+    client.create_bucket(BUCKET).await.map_err(BenchError::request("create the bucket"))?;
+    if versioned {
+        client.keep_versions(BUCKET).await.map_err(BenchError::request("keep versions"))?;
+    }
+    Ok(())
 }
 
 async fn load_and_kill(

@@ -26,7 +26,7 @@ pub(super) async fn everything(writers: &mut [Writer], server: &Server, bucket: 
     let mut client = Client::new(&server.target());
     let mut checked = Checked::default();
     let mut present = Listed::new();
-    for writer in writers {
+    for writer in writers.iter_mut() {
         for (key, state) in &mut writer.keys {
             let found = fetch(&mut client, bucket, key).await?;
             settle(key, state, found.as_ref(), &mut checked)?;
@@ -34,6 +34,13 @@ pub(super) async fn everything(writers: &mut [Writer], server: &Server, bucket: 
                 present.insert(key.clone(), (response.etag.unwrap_or_default(), response.received_bytes));
             }
         }
+    }
+    for version in writers.iter().flat_map(|writer| &writer.old) {
+        let path = format!("/{bucket}/{}", version.key);
+        let found = client.get_version(&path, &version.id, &version.object.expected).await;
+        let found = found.map_err(|e| BenchError::Broken(format!("version {} of {}: {e}", version.id, version.key)))?;
+        checked.objects += 1;
+        checked.bytes += found.received_bytes;
     }
     compare_listing(&mut client, bucket, &present).await?;
     abort_uploads(&mut client, bucket).await?;

@@ -30,15 +30,30 @@ impl Counters {
     }
 }
 
+/// A version of a key that a PUT made.
+pub(super) struct Version {
+    pub key: String,
+    pub id: String,
+    pub object: Object,
+}
+
+/// Versions a writer keeps before it deletes some: few, for each is read after each kill.
+const OLD_VERSIONS_MAX: usize = 12;
+
 pub(super) struct Writer {
     number: u32,
     dice: Dice,
     pub keys: BTreeMap<String, KeyState>,
+    /// Versions that were certainly followed by another version of their key.
+    pub old: Vec<Version>,
+    /// Versions of our last acknowledged PUT of a key.
+    newest: BTreeMap<String, Version>,
 }
 
 impl Writer {
     pub(super) fn new(number: u32, seed: u64) -> Writer {
-        Writer { number, dice: Dice::new(seed ^ (u64::from(number + 1) << 40)), keys: BTreeMap::new() }
+        let dice = Dice::new(seed ^ (u64::from(number + 1) << 40));
+        Writer { number, dice, keys: BTreeMap::new(), old: Vec::new(), newest: BTreeMap::new() }
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -70,6 +85,9 @@ impl Writer {
 
     async fn operate(&mut self, client: &mut Client, bucket: &str, key: &str) -> Result<bool, ClientError> {
         let path = format!("/{bucket}/{key}");
+        if self.old.len() > OLD_VERSIONS_MAX {
+            return self.delete_version(client, bucket).await.map(|()| true);
+        }
         match self.dice.below(100) {
             0..40 => self.put(client, &path, key, 1, 16 << 10).await?,
             40..55 => self.put(client, &path, key, 16 << 10, 300 << 10).await?,
@@ -89,7 +107,10 @@ impl Writer {
     fn note<T>(&mut self, key: &str, state: Option<Object>, result: Result<T, ClientError>) -> Result<T, ClientError> {
         let known = self.keys.entry(key.to_owned()).or_default();
         match &result {
-            Ok(_) => known.acknowledged(state),
+            Ok(_) => {
+                known.acknowledged(state);
+                self.old.extend(self.newest.remove(key));
+            }
             Err(error) if error.leaves_outcome_unknown() => known.unknown(state),
             Err(_) => {}
         }
@@ -101,7 +122,11 @@ impl Writer {
         let (object, bytes) = Object::plain(Content::new(self.dice.roll()), len);
         let result = client.put(path, &bytes).await;
         let sent_etag = object.etag.clone();
-        let response = self.note(key, Some(object), result)?;
+        let response = self.note(key, Some(object.clone()), result)?;
+        // Only a bucket with versions names them.
+        if let Some(id) = response.version_id {
+            self.newest.insert(key.to_owned(), Version { key: key.to_owned(), id, object });
+        }
         if response.etag == sent_etag {
             Ok(())
         } else {
@@ -112,6 +137,13 @@ impl Writer {
     async fn delete(&mut self, client: &mut Client, path: &str, key: &str) -> Result<(), ClientError> {
         let result = client.delete(path).await;
         self.note(key, None, result).map(|_| ())
+    }
+
+    /// Deletes an old version for good. Without an answer nothing is known of it, so it is forgotten first.
+    async fn delete_version(&mut self, client: &mut Client, bucket: &str) -> Result<(), ClientError> {
+        let at = usize::try_from(self.dice.below(self.old.len() as u64)).unwrap_or(0);
+        let Version { key, id, .. } = self.old.swap_remove(at);
+        client.delete_version(&format!("/{bucket}/{key}"), &id).await.map(drop)
     }
 
     /// Copies another key of ours, or the key onto itself's neighbour; nothing if there is no certain source.
