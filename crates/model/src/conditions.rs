@@ -24,10 +24,11 @@ pub fn check_put(conditions: &PutConditions, newest: Option<&Version>) -> Result
     Ok(())
 }
 
-/// Judges a delete on the version it aims at. What is not there cannot fail a condition: deleting it succeeds.
+/// Judges a delete on the version it aims at. What is not there cannot fail a condition: deleting it succeeds. A delete marker is
+/// there, so `*` holds for it, but it has neither ETag nor size.
 pub fn check_delete(conditions: &DeleteConditions, target: Option<&Version>) -> Result<(), StoreError> {
     let Some(target) = target else { return Ok(()) };
-    if conditions.if_match.as_ref().is_some_and(|wanted| !etag_is(wanted, target)) {
+    if conditions.if_match.as_ref().is_some_and(|wanted| wanted != "*" && !etag_is(wanted, target)) {
         return Err(StoreError::PreconditionFailed("If-Match"));
     }
     if conditions.if_match_last_modified.is_some_and(|seconds| seconds != target.modified_ms / 1000) {

@@ -99,10 +99,10 @@ pub fn complete(state: &mut State, request: CompleteUpload, now_ms: u64) -> Resu
     check_put(&request.conditions, bucket.newest(request.key.as_str()))?;
     let outcome = insert(state, &request.bucket, &request.key, draft, now_ms)?;
     let bucket = state.bucket_mut(&request.bucket)?;
-    let sequence = bucket.newest(request.key.as_str()).map_or(0, |v| v.sequence);
+    let made = bucket.newest(request.key.as_str()).expect("inserted above").attempt;
     let upload = open_mut(bucket, &request.key, &request.upload)?;
     upload.parts.clear();
-    upload.completed = Some(Completed { parts: listed(&request), sequence, outcome: outcome.clone() });
+    upload.completed = Some(Completed { parts: listed(&request), attempt: made, outcome: outcome.clone() });
     Ok(outcome)
 }
 
@@ -113,7 +113,7 @@ fn listed(request: &CompleteUpload) -> Vec<(u32, String)> {
 fn repeated(bucket: &Bucket, request: &CompleteUpload) -> Option<PutOutcome> {
     let key = request.key.as_str();
     let done = bucket.uploads.get(&(key.to_owned(), request.upload))?.completed.as_ref()?;
-    let lives = bucket.keys.get(key)?.iter().any(|v| v.sequence == done.sequence && v.object.is_some());
+    let lives = bucket.keys.get(key)?.iter().any(|v| v.attempt == done.attempt);
     (lives && done.parts == listed(request)).then(|| done.outcome.clone())
 }
 

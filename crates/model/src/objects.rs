@@ -66,33 +66,33 @@ pub fn insert(
     draft: Draft,
     now_ms: u64,
 ) -> Result<PutOutcome, StoreError> {
-    let (id, sequence, modified_ms) = next_version(state, bucket, key, now_ms)?;
+    let next = next_version(state, bucket, key, now_ms)?;
     let bucket = state.bucket_mut(bucket)?;
-    let shown = shown_version(bucket, id);
+    let shown = shown_version(bucket, next.id);
     let info = ObjectInfo {
-        version: Some(id),
+        version: Some(next.id),
         etag: draft.etag,
         size: draft.body.len() as u64,
-        modified_ms,
+        modified_ms: next.modified_ms,
         meta: draft.meta,
         tags: draft.tags,
         checksum: draft.checksum.clone(),
         parts: (!draft.parts.is_empty()).then_some(draft.parts.len() as u32),
     };
-    let outcome =
-        PutOutcome { version: shown, etag: info.etag, size: info.size, checksum: draft.checksum, modified_ms };
+    let outcome = PutOutcome {
+        version: shown,
+        etag: info.etag,
+        size: info.size,
+        checksum: draft.checksum,
+        modified_ms: next.modified_ms,
+    };
     let object = Arc::new(Object { info, body: draft.body, parts: draft.parts });
-    push(bucket, key, Version { id, sequence, modified_ms, object: Some(object) });
+    push(bucket, key, Version { object: Some(object), ..next });
     Ok(outcome)
 }
 
-/// Id, sequence and time of the next version or marker of `key`.
-fn next_version(
-    state: &mut State,
-    bucket: &BucketInfo,
-    key: &ObjectKey,
-    now_ms: u64,
-) -> Result<(VersionId, u64, u64), StoreError> {
+/// The next version of `key`, a delete marker so far.
+fn next_version(state: &mut State, bucket: &BucketInfo, key: &ObjectKey, now_ms: u64) -> Result<Version, StoreError> {
     let attempt = state.mint();
     let bucket = state.bucket(bucket)?;
     let newest = bucket.newest(key.as_str());
@@ -102,7 +102,7 @@ fn next_version(
         Versioning::Enabled => VersionId::Id { sequence, attempt },
         Versioning::Off | Versioning::Suspended => VersionId::Null,
     };
-    Ok((id, sequence, modified_ms))
+    Ok(Version { id, attempt, sequence, modified_ms, object: None })
 }
 
 fn push(bucket: &mut Bucket, key: &ObjectKey, version: Version) {
@@ -201,8 +201,8 @@ pub fn delete(state: &mut State, request: DeleteObject, now_ms: u64) -> Result<D
             Ok(DeleteOutcome::default())
         }
         (None, Versioning::Enabled | Versioning::Suspended) => {
-            let (id, sequence, modified_ms) = next_version(state, &request.bucket, &request.key, now_ms)?;
-            let marker = Version { id, sequence, modified_ms, object: None };
+            let marker = next_version(state, &request.bucket, &request.key, now_ms)?;
+            let id = marker.id;
             push(state.bucket_mut(&request.bucket)?, &request.key, marker);
             Ok(DeleteOutcome { version: Some(id), delete_marker: true })
         }

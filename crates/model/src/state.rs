@@ -19,6 +19,8 @@ pub struct Object {
 /// One version or delete marker of a key.
 pub struct Version {
     pub id: VersionId,
+    /// Minted for it alone: tells it from any other version the key ever has.
+    pub attempt: AttemptId,
     /// Predecessor's + 1, also for null versions: the order within the key.
     pub sequence: u64,
     pub modified_ms: u64,
@@ -41,7 +43,8 @@ pub struct Part {
 /// What a completed upload answered, to be answered again.
 pub struct Completed {
     pub parts: Vec<(u32, String)>,
-    pub sequence: u64,
+    /// Of the version it made.
+    pub attempt: AttemptId,
     pub outcome: PutOutcome,
 }
 

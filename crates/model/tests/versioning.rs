@@ -4,8 +4,8 @@ mod fixture;
 
 use fixture::{Fixture, Whole, key};
 use object_controller::api::{
-    CompleteUpload, CompletedPart, CopyObject, CopySource, CreateUpload, ListVersions, NewObject, ObjectStore,
-    PutConditions, ReadConditions, StoreError, Versioning,
+    CompleteUpload, CompletedPart, CopyObject, CopySource, CreateUpload, DeleteConditions, DeleteObject, ListVersions,
+    NewObject, ObjectStore, PutConditions, ReadConditions, StoreError, Versioning,
 };
 use std::sync::Arc;
 use types::{ChecksumAlgorithm, ChecksumKind, VersionId};
@@ -129,6 +129,24 @@ async fn cases_54_and_62_conditions_are_judged_on_the_current_version() {
 }
 
 #[tokio::test]
+async fn a_delete_marker_is_there_but_has_neither_etag_nor_size() {
+    let f = Fixture::new().await;
+    f.versioning(Versioning::Enabled).await;
+    f.put("k", "x").await;
+    f.delete("k", None).await;
+    let delete = |if_match: Option<&str>, if_match_size| DeleteObject {
+        bucket: Arc::clone(&f.bucket),
+        key: key("k"),
+        version: None,
+        conditions: DeleteConditions { if_match: if_match.map(str::to_owned), if_match_size, ..Default::default() },
+    };
+    for refused in [delete(Some("0123"), None), delete(None, Some(1))] {
+        assert!(matches!(f.store.delete_object(refused).await, Err(StoreError::PreconditionFailed(_))));
+    }
+    assert!(f.store.delete_object(delete(Some("*"), None)).await.expect("it is there").delete_marker);
+}
+
+#[tokio::test]
 async fn cases_78_and_86_complete_repeats_its_answer_and_abort_ends_an_upload() {
     let f = Fixture::new().await;
     let bucket = Arc::clone(&f.bucket);
@@ -160,6 +178,10 @@ async fn cases_78_and_86_complete_repeats_its_answer_and_abort_ends_an_upload() 
     let whole = format!("{big}{small}");
     assert_eq!(first.checksum.map(|c| c.digest), Some(model::checksum_of(ChecksumAlgorithm::Crc32, whole.as_bytes())));
     assert!(matches!(f.store.abort_upload(&bucket, &key("k"), &upload).await, Err(StoreError::NoSuchUpload)));
+    f.delete("k", None).await;
+    f.put("k", "another").await;
+    let late = f.store.complete_upload(complete(&parts)).await;
+    assert!(matches!(late, Err(StoreError::NoSuchUpload)), "the version it made is gone: {late:?}");
 
     let upload = f.store.create_upload(begin(None)).await.expect("an upload");
     f.store.abort_upload(&bucket, &key("k"), &upload).await.expect("aborted");
