@@ -1,6 +1,7 @@
 //! GetObjectAttributes.
 
 use super::copy::{checksum_element, write_checksum};
+use super::parts;
 use crate::error::{S3Code, S3Error, S3Result};
 use crate::limits::LIST_PARTS_MAX;
 use crate::ops::{Service, headers, key_of};
@@ -86,9 +87,8 @@ fn number(request: &S3Request, name: &str, default: u32) -> S3Result<u32> {
 async fn write_parts(w: &mut XmlWriter, handle: &dyn ReadHandle, request: &S3Request, count: u32) -> S3Result<()> {
     let marker = number(request, "x-amz-part-number-marker", 0)?;
     let max = number(request, "x-amz-max-parts", LIST_PARTS_MAX)?.min(LIST_PARTS_MAX);
-    // Part numbers ascend: those above the marker stand at or before the marker's own place.
-    let mut parts = handle.parts(0, count).await?;
-    parts.retain(|p| p.number > marker);
+    let index = parts::first_from(handle, count, marker.saturating_add(1)).await?;
+    let mut parts = handle.parts(index, max + 1).await?;
     let truncated = parts.len() > max as usize;
     parts.truncate(max as usize);
     w.nest("ObjectParts", |w| {

@@ -1,5 +1,6 @@
 //! GetObject and HeadObject: one story, told with or without the bytes.
 
+use super::parts;
 use super::range::{self, Selection};
 use crate::access::Access;
 use crate::conditions::{self, Judgement};
@@ -167,12 +168,8 @@ async fn find_part(handle: &dyn ReadHandle, number: u32) -> S3Result<Answer> {
                 .extra("ActualPartCount", "1")),
         };
     };
-    // Numbers ascend and gaps only push a part forward, so the part stands at or before this place.
-    let guess = handle.parts(number - 1, 1).await?;
-    let found = match guess.into_iter().next().filter(|p| p.number == number) {
-        Some(part) => Some(part),
-        None => handle.parts(0, number.min(count)).await?.into_iter().find(|p| p.number == number),
-    };
+    let index = parts::first_from(handle, count, number).await?;
+    let found = handle.parts(index, 1).await?.into_iter().next().filter(|p| p.number == number);
     let part = found.ok_or_else(|| S3Error::new(S3Code::InvalidPart).extra("PartNumber", number.to_string()))?;
     Ok(Answer::Part { part, count: Some(count) })
 }

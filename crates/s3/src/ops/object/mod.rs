@@ -6,6 +6,7 @@ mod copy;
 mod delete;
 mod delete_batch;
 mod get;
+mod parts;
 mod post;
 mod put;
 mod range;
