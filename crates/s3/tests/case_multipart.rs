@@ -24,6 +24,22 @@ fn document(parts: &[(u32, &str)]) -> String {
     format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>")
 }
 
+/// As [`document`], of what the parts were answered; with their checksums if `algorithm` is given.
+fn with_checksums(parts: &[(u32, Answer)], algorithm: Option<&str>) -> String {
+    let checksum = |answer: &Answer| match algorithm {
+        None => String::new(),
+        Some(name) => {
+            let value = answer.header(&format!("x-amz-checksum-{}", name.to_lowercase())).expect("a checksum");
+            format!("<Checksum{name}>{value}</Checksum{name}>")
+        }
+    };
+    let part = |(n, answer): &(u32, Answer)| {
+        let (etag, checksum) = (answer.etag(), checksum(answer));
+        format!("<Part><PartNumber>{n}</PartNumber><ETag>{etag}</ETag>{checksum}</Part>")
+    };
+    format!("<CompleteMultipartUpload>{}</CompleteMultipartUpload>", parts.iter().map(part).collect::<String>())
+}
+
 async fn complete(s: &Server, upload: &str, parts: &[(u32, &str)]) -> Answer {
     s.send(call("POST", format!("/bucket/k?uploadId={upload}")).body(document(parts))).await
 }
@@ -175,11 +191,15 @@ async fn case_95_an_object_put_whole_has_a_plain_etag() {
 #[tokio::test]
 async fn cases_97_and_98_checksums_of_parts_become_that_of_the_object() {
     let s = Server::start().await;
-    for (algorithm, kind, composite) in [("SHA256", "COMPOSITE", true), ("CRC32", "FULL_OBJECT", false)] {
+    for (algorithm, kind, composite) in
+        [("SHA256", "COMPOSITE", true), ("CRC64NVME", "FULL_OBJECT", false), ("CRC32", "FULL_OBJECT", false)]
+    {
         let upload = create(&s, &[("x-amz-checksum-algorithm", algorithm), ("x-amz-checksum-type", kind)]).await;
-        let first = part(&s, &upload, 1, vec![b'a'; 5 * MIB]).await.ok().etag();
-        let second = part(&s, &upload, 2, b"b".to_vec()).await.ok().etag();
-        complete(&s, &upload, &[(1, &first), (2, &second)]).await.ok();
+        let first = part(&s, &upload, 1, vec![b'a'; 5 * MIB]).await.ok();
+        let second = part(&s, &upload, 2, b"b".to_vec()).await.ok();
+        let parts = [(1, first), (2, second)];
+        let name = composite.then_some(algorithm);
+        s.send(call("POST", format!("/bucket/k?uploadId={upload}")).body(with_checksums(&parts, name))).await.ok();
         let head = s.send(call("HEAD", "/bucket/k").header("x-amz-checksum-mode", "ENABLED")).await;
         let name = format!("x-amz-checksum-{}", algorithm.to_lowercase());
         let value = head.header(&name).expect("a checksum");
@@ -198,6 +218,31 @@ async fn cases_97_and_98_checksums_of_parts_become_that_of_the_object() {
         let bad = bad.header("x-amz-checksum-algorithm", algorithm).header("x-amz-checksum-type", kind);
         assert_eq!(s.send(bad).await.failure(), (400, "InvalidRequest".into()), "{algorithm} {kind}");
     }
+}
+
+#[tokio::test]
+async fn checksums_of_the_parts_of_a_composite_upload_are_repeated_for_each_or_for_none() {
+    let s = Server::start().await;
+    let upload = create(&s, &[("x-amz-checksum-algorithm", "SHA256")]).await;
+    let parts = [
+        (1, part(&s, &upload, 1, vec![b'a'; 5 * MIB]).await.ok()),
+        (2, part(&s, &upload, 2, b"b".to_vec()).await.ok()),
+    ];
+    let ask = |body: String| call("POST", format!("/bucket/k?uploadId={upload}")).body(body);
+    let whole = with_checksums(&parts, Some("SHA256"));
+    let end = whole.rfind("<ChecksumSHA256>").expect("of the second part");
+    let missing = format!("{}</Part></CompleteMultipartUpload>", &whole[..end]);
+    let refused = s.send(ask(missing)).await;
+    assert_eq!(refused.failure(), (400, "InvalidRequest".into()));
+    assert!(refused.one("Message").contains("missing for part 2 "), "{}", refused.text());
+    let sums: Vec<_> = parts.iter().filter_map(|(_, answer)| answer.header("x-amz-checksum-sha256")).collect();
+    let wrong = whole.replace(&sums[0], &sums[1]);
+    assert_eq!(s.send(ask(wrong)).await.failure(), (400, "InvalidPart".into()));
+    assert_eq!(s.get("/bucket/k").await.status, 404);
+    let made = s.send(ask(whole.clone())).await.ok();
+    assert!(made.one("ChecksumSHA256").ends_with("-2"));
+    let again = s.send(ask(with_checksums(&parts, None))).await.ok();
+    assert_eq!(again.one("ETag"), made.one("ETag"), "the same list again");
 }
 
 #[tokio::test]
