@@ -154,6 +154,36 @@ fn a_failed_sync_ends_the_group_and_what_was_acknowledged_survives_any_one_disk(
 }
 
 #[test]
+fn case_198_a_put_whose_sync_fails_is_an_error_or_is_there_after_a_crash() {
+    let mut refused = 0;
+    for nth in 1..8 {
+        let node = Node::born(60 + nth, Setup::default());
+        let bucket = node.run(|c| async move { ask::make_bucket(&c, "bucket").await });
+        node.settle();
+        node.disks[0].fail_sync(nth);
+        let name = bucket.clone();
+        let answers = node.run(|c| async move {
+            // To extents, then inline: the log is the only one of its node.
+            let large = ask::put(&c, &name, "large", content(1, 100_000)).await;
+            (large, ask::put(&c, &name, "small", content(2, 100)).await)
+        });
+        node.disks[0].fail_sync(0);
+        let node = node.crash(CrashPolicy::KeepNone);
+        for (key, answer, bytes) in [("large", answers.0, content(1, 100_000)), ("small", answers.1, content(2, 100))] {
+            refused += u32::from(answer.is_err());
+            let name = bucket.clone();
+            let found = node.run(|c| async move { ask::get(&c, &name, key, None).await });
+            match (answer, found) {
+                (Ok(_), found) => assert_eq!(found.expect("acknowledged").1, bytes, "{nth} {key}"),
+                (Err(_), Ok((_, found))) => assert_eq!(found, bytes, "{nth} {key}"),
+                (Err(_), Err(error)) => assert!(matches!(error, StoreError::NoSuchKey { .. }), "{nth} {key}: {error}"),
+            }
+        }
+    }
+    assert!(refused > 0, "no fault was met");
+}
+
+#[test]
 fn a_full_disk_is_an_answer_and_room_made_is_used_without_a_restart() {
     let node = Node::born(14, Setup { disk_bytes: 192 * MIB, ..Setup::default() });
     let bucket = node.run(|c| async move { ask::make_bucket(&c, "bucket").await });

@@ -31,6 +31,7 @@ async fn cases_107_and_113_checksums_are_kept_and_serve_as_digest_of_a_batch() {
 async fn cases_124_125_and_rows_22_and_53_keys_are_literal() {
     let s = Server::start().await;
     let long = "k".repeat(1024);
+    let deep = "s/".repeat(512);
     let wide = "%E2%82%AC".repeat(341) + "k";
     let keys = [
         "/lead",
@@ -44,6 +45,7 @@ async fn cases_124_125_and_rows_22_and_53_keys_are_literal() {
         "..%5Cz",
         "x.",
         long.as_str(),
+        deep.as_str(),
         wide.as_str(),
     ];
     for key in keys {
@@ -211,6 +213,12 @@ async fn cases_108_142_145_and_146_headers_come_back_as_they_were_given() {
     let read = s.send(call("HEAD", "/bucket/k")).await;
     assert_eq!(read.header("x-amz-meta-x").as_deref(), Some("=?UTF-8?B?w6k=?="));
     assert_eq!(read.header("content-encoding"), None);
+    for (given, kept) in [(Some("aws-chunked,gzip"), Some("gzip")), (None, None)] {
+        let put = given.iter().fold(call("PUT", "/bucket/k").framed("bytes"), |c, v| c.header("content-encoding", v));
+        s.send(put).await.ok();
+        let read = s.get("/bucket/k").await;
+        assert_eq!((read.text().as_str(), read.header("content-encoding").as_deref()), ("bytes", kept), "case 108");
+    }
     let large = call("PUT", "/bucket/k").header("x-amz-meta-x", "v".repeat(2048)).body("x");
     assert_eq!(s.send(large).await.failure(), (400, "MetadataTooLarge".into()));
     let class = call("PUT", "/bucket/k").header("x-amz-storage-class", "GOLD").body("x");

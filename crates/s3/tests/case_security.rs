@@ -48,6 +48,35 @@ const EVERY_OPERATION: [(&str, &str); 40] = [
 ];
 
 #[tokio::test]
+async fn row_3_every_handler_that_takes_a_body_has_the_one_verifier() {
+    let s = Server::start().await;
+    let upload = s.send(call("POST", "/bucket/k?uploads")).await.ok().one("UploadId");
+    for (method, target) in [
+        ("PUT", "/bucket/k".to_owned()),
+        ("PUT", format!("/bucket/k?partNumber=1&uploadId={upload}")),
+        ("POST", format!("/bucket/k?uploadId={upload}")),
+        ("POST", "/bucket?delete".into()),
+        ("POST", "/bucket".into()),
+        ("PUT", "/bucket?tagging".into()),
+        ("PUT", "/bucket?policy".into()),
+        ("PUT", "/bucket?cors".into()),
+        ("PUT", "/bucket?versioning".into()),
+        ("PUT", "/bucket/k?tagging".into()),
+        ("PUT", "/another".into()),
+    ] {
+        let forged = s.send(call(method, &target).framed("x").by(Who::Forger)).await;
+        assert_eq!(forged.failure(), (403, "SignatureDoesNotMatch".into()), "{method} {target}");
+        let anonymous = s.send(call(method, &target).framed("x").by(Who::Nobody)).await;
+        assert!((400..=403).contains(&anonymous.status), "{method} {target}: {}", anonymous.text());
+    }
+    assert_eq!(s.list("").await.0.len(), 0);
+    assert_eq!(s.get(&format!("/bucket/k?uploadId={upload}")).await.ok().all("Part").len(), 0);
+    assert_eq!(s.get("/").await.ok().all("Name"), ["bucket"]);
+    s.send(call("PUT", "/bucket/k").framed("x")).await.ok();
+    assert_eq!(s.get("/bucket/k").await.text(), "x", "the right secret is all that was missing");
+}
+
+#[tokio::test]
 async fn row_15_every_operation_is_closed_to_strangers_and_other_accounts() {
     let s = Server::start().await;
     s.put("k", "kept").await;
@@ -209,6 +238,9 @@ async fn row_70_what_was_handed_out_for_a_bucket_does_not_open_the_next_one_of_i
     assert_eq!(s.send(old).await.failure(), (400, "InvalidArgument".into()));
     let part = call("PUT", format!("/bucket/k?partNumber=1&uploadId={upload}")).by(Who::Alt);
     assert_eq!(s.send(part).await.failure(), (404, "NoSuchUpload".into()));
+    for (method, target) in [("GET", "/bucket/b"), ("PUT", "/bucket/b"), ("DELETE", "/bucket/b"), ("GET", "/bucket")] {
+        assert_eq!(s.send(call(method, target)).await.status, 403, "what the former owner signed: {method} {target}");
+    }
 }
 
 #[tokio::test]

@@ -365,6 +365,29 @@ fn a_missing_or_malformed_date_is_access_denied() {
     assert_eq!(r.code(), S3Code::AuthorizationHeaderMalformed);
 }
 
+/// Kept by review and by this look at the source: a clock would tell less.
+#[test]
+fn row_13_signatures_and_secrets_are_compared_in_constant_time_only() {
+    let sources = [
+        include_str!("mod.rs"),
+        include_str!("header.rs"),
+        include_str!("presigned.rs"),
+        include_str!("post.rs"),
+        include_str!("signing.rs"),
+        include_str!("keys.rs"),
+        include_str!("../body/chunked.rs"),
+    ];
+    let mut in_constant_time = 0;
+    for line in sources.iter().flat_map(|source| source.lines()) {
+        in_constant_time += line.matches(".ct_eq(").count();
+        let code: String = line.split("//").next().unwrap_or_default().split('"').step_by(2).collect();
+        let of_a_secret = ["signature", "secret", "previous", ".sign("].iter().any(|word| code.contains(word));
+        let early_exit = ["==", "!=", ".eq(", ".cmp(", "starts_with("].iter().any(|op| code.contains(op));
+        assert!(!(of_a_secret && early_exit), "{line}");
+    }
+    assert_eq!(in_constant_time, 4, "V4, V2, chunks, and a secret that was changed");
+}
+
 #[test]
 fn row_14_and_16_an_unknown_access_key_is_never_anonymous() {
     let mut r = Req::get(&[]);

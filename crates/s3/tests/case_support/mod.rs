@@ -31,6 +31,8 @@ pub enum Who {
     Nobody,
     /// An access key that does not exist.
     Stranger,
+    /// The access key of main with another secret.
+    Forger,
 }
 
 impl Who {
@@ -40,6 +42,7 @@ impl Who {
             Who::Alt => Some(("ALTKEY", "the secret of alt")),
             Who::Root => Some(("ROOTKEY", "the secret of root")),
             Who::Stranger => Some(("STRANGER", "no secret at all")),
+            Who::Forger => Some(("MAINKEY", "a guess")),
             Who::Nobody => None,
         }
     }
@@ -61,10 +64,12 @@ pub struct Call {
     pub headers: Vec<(String, Vec<u8>)>,
     pub body: Bytes,
     pub who: Who,
+    /// What `x-amz-content-sha256` says instead of the body's hash.
+    pub payload: Option<&'static str>,
 }
 
 pub fn call(method: &'static str, target: impl Into<String>) -> Call {
-    Call { method, target: target.into(), headers: Vec::new(), body: Bytes::new(), who: Who::Main }
+    Call { method, target: target.into(), headers: Vec::new(), body: Bytes::new(), who: Who::Main, payload: None }
 }
 
 impl Call {
@@ -75,6 +80,13 @@ impl Call {
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body.into();
         self
+    }
+    /// Sends `content` in one aws-chunk with an unsigned trailer of none.
+    pub fn framed(mut self, content: &str) -> Self {
+        self.payload = Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER");
+        let size = content.len();
+        self.header("x-amz-decoded-content-length", size.to_string())
+            .body(format!("{size:x}\r\n{content}\r\n0\r\n\r\n"))
     }
     pub fn by(mut self, who: Who) -> Self {
         self.who = who;
@@ -321,7 +333,7 @@ fn decode(text: &str) -> Vec<u8> {
 }
 
 fn sign(call: &Call, (access, secret): (&str, &str), headers: &mut Vec<(String, Vec<u8>)>) {
-    let hash = hex::encode(Sha256::digest(&call.body));
+    let hash = call.payload.map_or_else(|| hex::encode(Sha256::digest(&call.body)), str::to_owned);
     headers.push(("x-amz-content-sha256".into(), hash.clone().into_bytes()));
     headers.push(("x-amz-date".into(), DATE.into()));
     let (path, query) = call.target.split_once('?').unwrap_or((&call.target, ""));
