@@ -6,6 +6,7 @@
 mod documents;
 mod edges;
 mod exceptions;
+mod named_tests;
 mod sources;
 
 use std::fs;
@@ -50,6 +51,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     let mut findings = edges::check(root, &pages)?;
     findings.extend(sources::check(&pages, &exceptions));
     findings.extend(documents::check(root, &pages, &crate::command_names()));
+    findings.extend(named_tests::check(root, &pages));
     findings.sort();
     Ok(findings)
 }
