@@ -201,8 +201,12 @@ impl Metadata {
             return Err(ProposeError::NoSuchShard);
         }
         if inner.shared.behind() {
-            // Flushes that waited for space are tried again. Refused if enough such messages wait, or it is closed.
-            let _ = inner.apply.submit(ToApply::Look);
+            // Flushes that waited for space are tried again. One such message at a time, whoever is turned away: the queue has
+            // room for what was accepted and a few more, and what does not fit there ends the node.
+            if !inner.shared.look_asked.swap(true, Ordering::AcqRel) {
+                // Refused only if it is closed.
+                let _ = inner.apply.submit(ToApply::Look);
+            }
             return Err(ProposeError::Busy);
         }
         let data = envelope::encode(&entry);

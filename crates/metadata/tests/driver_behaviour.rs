@@ -9,6 +9,9 @@ use env::{Env, SimEnv};
 use metadata::command::Outcome;
 use metadata::node::{Metadata, MetadataConfig, ProposeError, StartError};
 use metadata::shard::{ROOT, ShardId};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 fn disks(count: usize) -> Vec<SimDisk> {
@@ -201,6 +204,27 @@ fn a_full_disk_refuses_without_a_trace_and_goes_on_when_there_is_space() {
     assert!(metadata.stats().flushes > 0);
     let (_, _, metadata) = reopen(sim, metadata, &disks);
     assert_eq!(held(&metadata.expect("opens")), before_cut);
+}
+
+#[test]
+fn those_who_are_turned_away_do_not_fill_the_queues_of_those_who_work() {
+    let (sim, disks, metadata) = node(1);
+    let space = disks[0].space().expect("space");
+    disks[0].set_capacity(space.total_bytes - space.free_bytes + (700 << 10));
+    let busy = (0..1000).find_map(|n| propose(&sim, &metadata, 1, &format!("{n}{}", "x".repeat(9000))).err());
+    assert_eq!(busy, Some(ProposeError::Busy), "flushes wait for space");
+    // Clients that come again and again while the workers do not get on.
+    let mut context = Context::from_waker(Waker::noop());
+    for n in 0..10_000 {
+        let mut proposal = pin!(metadata.propose(ShardId(1), attempt(n), NEVER, command("again")));
+        assert_eq!(proposal.as_mut().poll(&mut context), Poll::Ready(Err(ProposeError::Busy)));
+    }
+    let mut flush = pin!(metadata.flush());
+    assert!(flush.as_mut().poll(&mut context).is_pending(), "there is room for what matters");
+    disks[0].set_capacity(64 << 20);
+    sim.scheduler.drain();
+    assert_eq!(flush.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+    propose(&sim, &metadata, 1, "after").expect("there is space");
 }
 
 #[test]

@@ -118,6 +118,8 @@ impl Applier {
                 }
                 ToApply::Left(folder) => self.lose(folder, "its log failed"),
                 ToApply::Look => {
+                    // Before the look: who is turned away after it must be able to ask again.
+                    self.shared.look_asked.store(false, Ordering::Release);
                     self.retry_flushes();
                     self.folders.iter().filter_map(|folder| folder.flusher.as_ref()).for_each(Flusher::compact);
                 }

@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) log_behind: AtomicBool,
     /// The log is long enough that a flush shall let it be truncated.
     pub(crate) log_long: AtomicBool,
+    /// Apply was asked to look and has not yet: asking again would only fill its queue.
+    pub(crate) look_asked: AtomicBool,
     in_flight: Mutex<(usize, usize)>,
     /// Cluster time: the newest stamp of any entry, also of former runs. Never goes back, whatever the wall clock does.
     last_stamp_ms: AtomicU64,
@@ -49,6 +51,7 @@ impl Shared {
             tree_behind: AtomicBool::new(false),
             log_behind: AtomicBool::new(false),
             log_long: AtomicBool::new(false),
+            look_asked: AtomicBool::new(false),
             in_flight: Mutex::new((0, 0)),
             last_stamp_ms: AtomicU64::new(0),
             log_stats: Mutex::default(),
