@@ -193,6 +193,9 @@ impl Disk for SimDisk {
         let mut state = self.state.lock();
         state.check_power()?;
         state.trace.record(DiskEvent::Open { path: path.to_owned(), how });
+        if state.faults.open_fails() {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
         let id = state.open(path, how)?;
         drop(state);
         let (state, counters) = (self.state.clone(), self.counters.clone());

@@ -27,6 +27,8 @@ pub(super) struct Faults {
     failing_write: Countdown,
     failing_sync: Countdown,
     failing_dir_sync: Countdown,
+    /// Opens that still succeed, then opens that find no descriptor left.
+    refused_opens: (u64, u64),
 }
 
 /// Goes off at the nth call, once.
@@ -62,6 +64,17 @@ impl Faults {
 
     pub(super) fn sync_fails(&mut self) -> bool {
         self.failing_sync.goes_off()
+    }
+
+    pub(super) fn open_fails(&mut self) -> bool {
+        let (before, refused) = &mut self.refused_opens;
+        if *before > 0 {
+            *before -= 1;
+            return false;
+        }
+        let fails = *refused > 0;
+        *refused = refused.saturating_sub(1);
+        fails
     }
 
     pub(super) fn dir_sync_fails(&mut self) -> bool {
@@ -145,6 +158,11 @@ impl SimDisk {
     /// clean all the same: reads go on seeing them, syncs through other handles succeed, and a crash loses them.
     pub fn fail_sync(&self, nth: u64) {
         self.state.lock().faults.failing_sync = Countdown(nth);
+    }
+
+    /// After `before` more opens, the next `count` of any file fail with EMFILE: the process has no descriptor left.
+    pub fn refuse_opens(&self, before: u64, count: u64) {
+        self.state.lock().faults.refused_opens = (before, count);
     }
 
     /// The `nth` `sync_dir` from now (1 is the next) fails with EIO and makes nothing durable.

@@ -18,7 +18,7 @@ pub use state::LogState;
 use crate::dirs::create_durable;
 use crate::shard::ShardId;
 use env::buf::AlignedBuf;
-use env::disk::{Disk, DiskFile};
+use env::disk::{Disk, DiskFile, is_transient};
 use format::{FIRST_FRAME, FrameHeader, Item, Position, SegmentHeader, frame_bytes};
 use recover::Scan;
 use segment::SegmentFile;
@@ -72,6 +72,9 @@ pub enum LogError {
     /// There is no room for another segment. Nothing was written; later appends may succeed.
     #[error("no space for the log")]
     NoSpace,
+    /// The process lacks descriptors or memory for another segment. Nothing was written; later appends may succeed.
+    #[error("too few file descriptors or too little memory for the log")]
+    Short,
     /// More than a segment holds. Nothing was written.
     #[error("larger than a segment of the log")]
     TooLarge,
@@ -375,7 +378,10 @@ impl Log {
     fn refill(&mut self, count: usize) -> Result<(), LogError> {
         while self.spares.len() < count {
             match self.create_spare() {
-                Err(e) if e.kind() == io::ErrorKind::StorageFull => return Err(LogError::NoSpace),
+                Err(e) if matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                    return Err(LogError::NoSpace);
+                }
+                Err(e) if is_transient(&e) => return Err(LogError::Short),
                 done => self.guard(done)?,
             }
         }

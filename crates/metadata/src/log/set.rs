@@ -112,8 +112,11 @@ impl LogSet {
         }
         let truncated = members.iter().map(|(m, recovered)| (m.folder, recovered.state.truncated.clone())).collect();
         let (members, recovered) = level(members)?;
+        // Written again where it is not the newest: a crash came between two folders, and a later start that sees only those
+        // would judge by an old record, or take a store for one that was never made.
+        let stale = members.iter().any(|member| member.log.state().log_set != record);
         let mut set = LogSet::new(tasks, members, record);
-        if seen < wanted {
+        if seen < wanted || stale {
             set.change_members()?;
         }
         Ok(OpenedSet { set, recovered, truncated, outside })
@@ -122,16 +125,17 @@ impl LogSet {
     /// Makes room in every log; fails before anything is written.
     pub fn reserve(&mut self, bytes: usize) -> Result<(), LogError> {
         self.check()?;
-        for index in 0..self.members.len() {
-            match self.members[index].log.reserve(bytes) {
-                Err(LogError::Failed(_)) => return self.exclude_failed(),
-                done => done?,
+        // Begun anew when one leaves: its record took room, and those behind it were not asked yet.
+        while let Err(error) = self.members.iter_mut().try_for_each(|member| member.log.reserve(bytes)) {
+            match error {
+                LogError::Failed(_) => self.exclude_failed()?,
+                LogError::NoSpace | LogError::Short | LogError::TooLarge => return Err(error),
             }
         }
         Ok(())
     }
 
-    /// Appends items to all logs of the set as one. `NoSpace` and `TooLarge` leave nothing behind.
+    /// Appends items to all logs of the set as one. `NoSpace`, `Short` and `TooLarge` leave nothing behind.
     pub fn append(&mut self, items: &[Item]) -> Result<(), LogError> {
         self.reserve(items.iter().map(Item::encoded_bytes).sum())?;
         match self.write_all(items) {
@@ -258,11 +262,12 @@ impl LogSet {
     fn change_members(&mut self) -> Result<(), LogError> {
         let members = self.members.iter().map(|member| member.log.id()).collect();
         self.record = LogSetRecord { version: self.record.version + 1, members };
-        let result = self.write_all(&[Item::LogSet(self.record.clone())]);
-        if let Err(e) = &result {
-            self.failed = Some(e.clone());
-        }
-        result
+        self.write_all(&[Item::LogSet(self.record.clone())]).map_err(|e| {
+            // Final whatever it is: some may have the new record and some the old one.
+            let error = LogError::Failed(format!("the log set could not be changed: {e}"));
+            self.failed = Some(error.clone());
+            error
+        })
     }
 }
 

@@ -188,6 +188,7 @@ impl Driver {
         match self.log.reserve(round.bytes + self.groups.len() * ENTRY_ENVELOPE_BYTES) {
             Ok(()) => {}
             Err(LogError::NoSpace) => return round.answer(|| ProposeError::NoSpace),
+            Err(LogError::Short) => return round.answer(|| ProposeError::Busy),
             Err(LogError::TooLarge) => return round.answer(|| ProposeError::TooLarge),
             Err(e) => {
                 self.fail(e.to_string());
