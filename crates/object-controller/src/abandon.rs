@@ -42,7 +42,7 @@ impl Drop for UploadGuard {
     }
 }
 
-/// An upload whose abandon found the metadata busy.
+/// An upload whose abandon was not taken: the metadata was busy or had no space, or it waited for too long.
 pub(crate) type Unabandoned = (Arc<BucketInfo>, Arc<Ledger>);
 
 /// Proposes the abandon. Where no answer comes the content stays in the account of its groups, and the curator settles it.
@@ -55,13 +55,16 @@ async fn abandon(controller: Controller, bucket: Arc<BucketInfo>, ledger: Arc<Le
     match controller.proposer().key(ledger.content(), command).await {
         Ok(_) => controller.groups().resolved(&ledger),
         Err(Failed::Refused(refusal)) if refusal::is_decided(&refusal) => controller.groups().resolved(&ledger),
-        Err(busy) if busy.is_busy() => controller.unabandoned().lock().push((bucket, ledger)),
+        Err(Failed::NotProposed(error)) => {
+            tracing::debug!(content = %ledger.content(), %error, "an upload is abandoned later");
+            controller.unabandoned().lock().push((bucket, ledger));
+        }
         Err(error) => tracing::warn!(content = %ledger.content(), ?error, "an upload could not be abandoned"),
     }
 }
 
 impl Controller {
-    /// Tries those abandons again that found the metadata busy.
+    /// Tries those abandons again that were not taken.
     pub(crate) async fn abandon_again(&self) {
         let due = std::mem::take(&mut *self.unabandoned().lock());
         for (bucket, ledger) in due {

@@ -41,13 +41,6 @@ impl From<Failed> for StoreError {
     }
 }
 
-impl Failed {
-    /// Whether trying the very same again may help.
-    pub(crate) fn is_busy(&self) -> bool {
-        matches!(self, Failed::NotProposed(StoreError::Busy(_)))
-    }
-}
-
 impl From<ProposeError> for Failed {
     fn from(error: ProposeError) -> Failed {
         match error {

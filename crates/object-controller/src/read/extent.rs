@@ -91,18 +91,18 @@ impl Extents {
         range: Range<u32>,
         mut failed: Vec<Failed>,
     ) -> Result<Bytes, StoreError> {
-        let record = self.inner.snapshots.group(address.group).await?;
+        let mut record = self.inner.snapshots.group(address.group).await?;
         let mut answer = None;
-        for (disk, generation) in record.iter().flat_map(|r| replicas_with(r, address)) {
-            if failed.iter().any(|(d, g, _)| (*d, *g) == (disk, generation)) {
-                continue;
-            }
+        // A replica may be replaced between the look at the record and the look at the disk: then the record names another one.
+        while answer.is_none()
+            && let Some((disk, generation)) = record.as_ref().and_then(|r| untried(r, address, &failed))
+        {
             match self.read_replica(stretch, index, address, &range, (disk, generation)).await {
-                Ok(bytes) => {
-                    answer = Some(bytes);
-                    break;
+                Ok(bytes) => answer = Some(bytes),
+                Err(trouble) => {
+                    failed.push((disk, generation, trouble));
+                    record = self.inner.snapshots.group(address.group).await?;
                 }
-                Err(trouble) => failed.push((disk, generation, trouble)),
             }
         }
         self.report(record.as_ref(), address, &failed);
@@ -160,6 +160,12 @@ fn replicas_with(record: &GroupRecord, address: Address) -> impl Iterator<Item =
         ReplicaState::Holds(bytes) => address.offset < bytes,
     };
     record.replicas.iter().filter(move |r| holds(r.state)).map(|r| (r.disk, r.file_generation))
+}
+
+/// A replica that should hold this address and was not asked yet.
+fn untried(record: &GroupRecord, address: Address, failed: &[Failed]) -> Option<(DiskId, u32)> {
+    replicas_with(record, address)
+        .find(|(disk, generation)| failed.iter().all(|(d, g, _)| (d, g) != (disk, generation)))
 }
 
 impl Stretch {
