@@ -20,6 +20,9 @@ pub enum CuratorError {
     /// The controller could not seal.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The process lacks descriptors or memory just now: what could not be read may be sound.
+    #[error("short of file descriptors or memory: {0}")]
+    Short(std::io::Error),
     /// An answer that makes no sense.
     #[error("an entry was answered {0}")]
     Unexpected(String),

@@ -16,7 +16,7 @@ use crate::groups::space::{self, Punched};
 use crate::groups::{Patience, files, seal, settle};
 use crate::limits;
 use crate::scrub::{self, Pass, ScrubReport};
-use metadata::command::{Outcome, ShardCommand};
+use metadata::command::{Outcome, RootCommand, ShardCommand};
 use object_controller::Controller;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -124,6 +124,8 @@ pub struct Rounds {
 
 #[derive(Default)]
 struct State {
+    /// Who had the turn did not come to an end: an entry of theirs may still be on its way.
+    interrupted: bool,
     files_compared: bool,
     owners_settled: bool,
     reclaimer: Reclaimer,
@@ -138,8 +140,32 @@ struct State {
     pass: Option<Pass>,
     pass_began: Option<Duration>,
     forgot: Option<Duration>,
+    watched: files::Watched,
     /// Entries of the metadata when a round last found nothing to do.
     quiet_at: Option<u64>,
+}
+
+/// The first error of the steps of a round.
+#[derive(Default)]
+struct FirstError(Option<CuratorError>);
+
+impl FirstError {
+    /// Keeps an error for the end of the round; only one that ends everything is given back.
+    fn note(&mut self, result: Result<(), CuratorError>) -> Result<(), CuratorError> {
+        match result {
+            Err(CuratorError::Stopping) => Err(CuratorError::Stopping),
+            Err(error) => {
+                tracing::debug!(%error, "a step of a round ended early");
+                self.0.get_or_insert(error);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn into_result(self) -> Result<(), CuratorError> {
+        self.0.map_or(Ok(()), Err)
+    }
 }
 
 impl Rounds {
@@ -157,8 +183,9 @@ impl Rounds {
     /// One round. What it did is *committed* where it is an entry, *durable* where it is a punch or a file.
     pub async fn round(&self) -> Result<RoundReport, CuratorError> {
         let mut report = RoundReport::default();
-        let mut state = self.turn.lock().await;
+        let mut state = self.take_turn().await?;
         let result = self.work(&mut state, &mut report).await;
+        state.interrupted = result.is_err();
         self.show(&state);
         let mut status = self.status.lock();
         status.rounds += 1;
@@ -166,6 +193,18 @@ impl Rounds {
         status.last_error = result.as_ref().err().map(ToString::to_string);
         drop(status);
         result.map(|()| report)
+    }
+
+    /// The turn. Whoever had it may have been dropped while they waited for an entry that names a new copy, and what is on a disk
+    /// must not be judged before that entry has its place in the log (protocols.md 4). Entries are applied in the order in which
+    /// they were proposed, so one that changes nothing shows when all of them were.
+    async fn take_turn(&self) -> Result<tokio::sync::MutexGuard<'_, State>, CuratorError> {
+        let mut state = self.turn.lock().await;
+        if state.interrupted {
+            self.access.root(RootCommand::AddDead { dead: Vec::new() }).await?;
+        }
+        state.interrupted = true;
+        Ok(state)
     }
 
     /// What of the state people may see.
@@ -179,13 +218,15 @@ impl Rounds {
     async fn work(&self, state: &mut State, report: &mut RoundReport) -> Result<(), CuratorError> {
         self.access.controller().tend().await;
         self.take_findings(state);
+        let mut first = FirstError::default();
         if !self.is_quiet(state) {
-            self.groups_and_contents(state, report).await?;
+            self.groups_and_contents(state, report, &mut first).await?;
         }
-        self.repair_some(state, report).await?;
-        self.scrub_some(state, report).await?;
+        first.note(self.repair_some(state, report).await)?;
+        first.note(self.scrub_some(state, report).await)?;
         self.check_stopping()?;
-        self.forget(state).await?;
+        first.note(self.forget(state).await)?;
+        first.into_result()?;
         let waits = state.reclaimer.is_waiting()
             || [&state.sealing, &state.settling, &state.punching].iter().any(|p| !p.is_empty());
         let entries = self.access.controller().metadata().stats().entries;
@@ -198,23 +239,32 @@ impl Rounds {
         state.quiet_at == Some(self.access.controller().metadata().stats().entries)
     }
 
-    async fn groups_and_contents(&self, state: &mut State, report: &mut RoundReport) -> Result<(), CuratorError> {
+    /// Each step by itself: a row that one of them cannot read must not keep the others from giving space back (rule R30).
+    async fn groups_and_contents(
+        &self,
+        state: &mut State,
+        report: &mut RoundReport,
+        first: &mut FirstError,
+    ) -> Result<(), CuratorError> {
         let (access, config) = (&self.access, &self.config);
-        seal::seal(access, &mut state.sealing, &mut state.repairs, report).await?;
+        first.note(seal::seal(access, &mut state.sealing, &mut state.repairs, report).await)?;
         if !state.files_compared {
-            files::compare(access, &mut state.repairs, report).await?;
-            state.files_compared = true;
+            let compared = files::compare(access, &mut state.repairs, report).await;
+            state.files_compared = compared.is_ok();
+            first.note(compared)?;
         }
         self.check_stopping()?;
-        settle::settle(access, config, &mut state.breaker, &mut state.settling, report).await?;
+        first.note(settle::settle(access, config, &mut state.breaker, &mut state.settling, report).await)?;
         self.check_stopping()?;
         if !state.owners_settled {
-            state.owners_settled = owners::settle(access, report).await?;
+            let settled = owners::settle(access, report).await;
+            state.owners_settled = *settled.as_ref().unwrap_or(&false);
+            first.note(settled.map(drop))?;
         }
-        state.reclaimer.work(access, config, report).await?;
-        outbox::deliver(access, report).await?;
+        first.note(state.reclaimer.work(access, config, report).await)?;
+        first.note(outbox::deliver(access, report).await)?;
         self.check_stopping()?;
-        space::work(access, &mut state.punched, &mut state.punching, report).await
+        first.note(space::work(access, &mut state.punched, &mut state.punching, report).await)
     }
 
     fn take_findings(&self, state: &mut State) {
@@ -240,7 +290,8 @@ impl Rounds {
         group: GroupId,
         report: &mut RoundReport,
     ) -> Result<Repaired, CuratorError> {
-        let suspects = state.repairs.take(group);
+        // Kept until it is done: whoever drops this future has not repaired anything.
+        let suspects = state.repairs.suspects(group);
         let result = repair::repair(&self.access, group, &suspects, report).await;
         let unfinished = match &result {
             Ok(Repaired::Sound | Repaired::Replaced(_)) => {
@@ -260,8 +311,9 @@ impl Rounds {
             Err(_) => true,
         };
         if unfinished {
-            suspects.iter().for_each(|disk| state.repairs.add(group, *disk));
             state.repairing.postpone(group, self.access.now());
+        } else {
+            state.repairs.remove(group);
         }
         result
     }
@@ -298,7 +350,7 @@ impl Rounds {
             return Ok(());
         }
         let first = state.forgot.replace(now).is_none();
-        files::purge(&self.access, &self.config).await;
+        files::purge(&self.access, &self.config, &mut state.watched).await;
         if first {
             return Ok(());
         }
@@ -322,16 +374,17 @@ impl Rounds {
         let mut compared = RoundReport::default();
         let total = scrub::total_bytes(&self.access).await?;
         {
-            let mut state = self.turn.lock().await;
+            let mut state = self.take_turn().await?;
             files::compare(&self.access, &mut state.repairs, &mut compared).await?;
             for group in state.repairs.groups() {
                 self.scrub_repair(&mut state, group, &mut report).await?;
             }
+            state.interrupted = false;
         }
         let mut pass = Pass::new();
         while let Some((group, extents)) = pass.next(&self.access).await? {
             self.check_stopping()?;
-            let mut state = self.turn.lock().await;
+            let mut state = self.take_turn().await?;
             let verified = scrub::verify(&self.access, group, &extents, &mut state.repairs).await?;
             report.groups += 1;
             report.frames += verified.frames;
@@ -341,6 +394,7 @@ impl Rounds {
                 self.scrub_repair(&mut state, group, &mut report).await?;
                 self.show(&state);
             }
+            state.interrupted = false;
             drop(state);
             progress(report.bytes, total.max(report.bytes), "bytes");
         }
@@ -370,7 +424,9 @@ impl Rounds {
     /// Proves that what contents name is what is stored.
     pub async fn audit(&self, progress: impl FnMut(u64, u64, &str) + Send) -> Result<AuditReport, CuratorError> {
         // Nobody punches, drops or moves meanwhile.
-        let _turn = self.turn.lock().await;
+        let mut turn = self.take_turn().await?;
+        // An audit changes nothing.
+        turn.interrupted = false;
         audit::audit(&self.access, &self.stopping, progress).await
     }
 

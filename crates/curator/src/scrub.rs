@@ -10,7 +10,8 @@ use crate::error::CuratorError;
 use crate::groups::repair::Repairs;
 use crate::limits;
 use crate::ranges;
-use extent_store::FrameAddress;
+use env::disk::is_transient;
+use extent_store::{FrameAddress, ReadError};
 use metadata::read::root;
 use metadata::rows::{GroupRecord, Replica, ReplicaState};
 use serde::Serialize;
@@ -131,6 +132,8 @@ async fn is_bad(access: &Access, group: GroupId, replica: &Replica, extent: &Ext
         None => "the disk is not here".to_owned(),
         Some(disk) => match disk.verify_frame(address, extent.content, extent.index, extent.payload_bytes).await {
             Ok(_) => return Ok(false),
+            // Says nothing of the frame; the next pass asks again.
+            Err(ReadError::Io(error)) if is_transient(&error) => return Ok(false),
             Err(error) => error.to_string(),
         },
     };

@@ -104,6 +104,7 @@ impl Subject<'_> {
                 (ReplicaState::Whole, File::Missing) => "its file is not there".to_owned(),
                 (_, File::NoDisk) => "the disk is not here".to_owned(),
                 (_, File::Unreadable(why)) => why.clone(),
+                (_, File::Short) => "too few file descriptors to read it".to_owned(),
                 (ReplicaState::Holds(bytes), _) if bytes >= self.record.length => continue,
                 (ReplicaState::Holds(bytes), _) => format!("it holds {bytes} of {} bytes", self.record.length),
                 (ReplicaState::Open | ReplicaState::NotAnswered, _) => "it has not answered".to_owned(),

@@ -10,11 +10,12 @@ use crate::error::CuratorError;
 use crate::limits;
 use crate::ranges::FIRST;
 use crate::rounds::RoundReport;
-use extent_store::{DiskStore, FileError};
+use extent_store::{DiskStore, FileError, Quarantined};
 use metadata::read::{ReadError, root};
 use metadata::rows::{GroupState, ReplicaState};
 use metadata::tree::Read;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use types::{DiskId, GroupId};
 
 /// Group and file generation.
@@ -97,10 +98,30 @@ pub(crate) async fn quarantine(
     }
 }
 
+/// When this process first saw each quarantined file, by its own clock, and how old the file was then by the wall clock.
+#[derive(Default)]
+pub(crate) struct Watched {
+    seen: BTreeMap<(DiskId, String), (Duration, Duration)>,
+}
+
+impl Watched {
+    /// Whether the file has been in quarantine for `kept`. What the wall clock did since it was first seen does not count, and
+    /// whatever it said then, there is a while in which an operator can notice that it is wrong (rule R74).
+    fn is_over(&mut self, disk: DiskId, file: &Quarantined, (now, wall_ms): (Duration, u64), kept: Duration) -> bool {
+        let age = Duration::from_millis(wall_ms.saturating_sub(file.since_ms));
+        let (since, age) = *self.seen.entry((disk, file.name.clone())).or_insert((now, age));
+        let watched = now.saturating_sub(since);
+        watched >= limits::WATCHED_LEAST.min(kept) && age.saturating_add(watched) >= kept
+    }
+
+    fn forget_others(&mut self, disk: DiskId, files: &[Quarantined]) {
+        self.seen.retain(|(at, name), _| *at != disk || files.iter().any(|file| file.name == *name));
+    }
+}
+
 /// Removes what has been in quarantine for its days (rule R33).
-pub(crate) async fn purge(access: &Access, config: &Config) {
-    let kept_ms = u64::try_from(config.quarantine.as_millis()).unwrap_or(u64::MAX);
-    let before_ms = access.wall_ms().saturating_sub(kept_ms);
+pub(crate) async fn purge(access: &Access, config: &Config, watched: &mut Watched) {
+    let now = (access.now(), access.wall_ms());
     for disk in access.disks().iter() {
         let files = match disk.quarantined().await {
             Ok(files) => files,
@@ -109,7 +130,11 @@ pub(crate) async fn purge(access: &Access, config: &Config) {
                 continue;
             }
         };
-        for file in files.into_iter().filter(|file| file.since_ms < before_ms) {
+        watched.forget_others(disk.id(), &files);
+        for file in files {
+            if !watched.is_over(disk.id(), &file, now, config.quarantine) {
+                continue;
+            }
             match disk.purge(&file.name).await {
                 Ok(()) => tracing::info!(disk = %disk.id(), file = file.name, "purged from quarantine"),
                 Err(error) => tracing::warn!(disk = %disk.id(), file = file.name, %error, "not purged"),

@@ -5,6 +5,7 @@
 
 use crate::access::Access;
 use crate::ranges::{self, FIRST, Ranges};
+use env::disk::is_transient;
 use extent_store::{Damage, Depth, DiskStore, FrameHeader, ReadError, Scanned};
 use metadata::rows::{GroupRecord, Home, Replica};
 use std::collections::BTreeMap;
@@ -40,6 +41,8 @@ pub(crate) enum File {
     NoDisk,
     /// It cannot be walked; why.
     Unreadable(String),
+    /// It could not be walked just now, for want of descriptors or memory.
+    Short,
 }
 
 /// A whole group.
@@ -65,6 +68,7 @@ pub(crate) async fn look(access: &Access, group: GroupId, record: &GroupRecord) 
             Some(disk) => match walk(disk, group, replica, place, &mut found).await {
                 Ok(file) => file,
                 Err(ReadError::Missing) => File::Missing,
+                Err(ReadError::Io(error)) if is_transient(&error) => File::Short,
                 Err(error) => File::Unreadable(error.to_string()),
             },
         };

@@ -1,35 +1,62 @@
-//! Objects whose bytes are bad on every replica: named for people (rule R55).
+//! Frames that no replica can give: whether anybody will miss them, and the objects' names for people (rule R55).
 
 use crate::access::Access;
 use crate::contents::references::{self, Extent};
 use crate::error::CuratorError;
 use crate::ranges;
-use metadata::read::{ReadError, content, root};
+use metadata::read::{ReadError, content, root, shard};
 use metadata::rows::{BodyId, BodyRow, ContentBytes, Home};
+use metadata::shard::ShardId;
 use metadata::tree::Read;
 use std::collections::BTreeSet;
 use types::{ContentId, GroupId};
 
-/// Whether a content that is not condemned names the extent at that place.
-pub(crate) async fn is_owned(
+/// Who will miss a frame that stands at some place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// A content that is not condemned names it.
+    Owned,
+    /// Nobody does, and nobody ever will.
+    Nobodys,
+    /// Its upload may still be committed: that there is no such content yet is no proof (protocols.md 4).
+    Undecided,
+}
+
+/// The fate of the extent at that place, which says that it is of content `id`, written by `home`.
+pub(crate) async fn fate(
     access: &Access,
     group: GroupId,
     offset: u64,
     home: &Home,
     id: ContentId,
-) -> Result<bool, CuratorError> {
-    let home = home.clone();
-    access.read(move |read| owned(read, group, offset, &home, id)).await
+) -> Result<Fate, CuratorError> {
+    let (home, shard) = (home.clone(), access.controller().metadata().shard_of(home));
+    access.read(move |read| judge(read, shard, group, offset, &home, id)).await
 }
 
-fn owned(read: &dyn Read, group: GroupId, offset: u64, home: &Home, id: ContentId) -> Result<bool, ReadError> {
+fn judge(
+    read: &dyn Read,
+    of: ShardId,
+    group: GroupId,
+    offset: u64,
+    home: &Home,
+    id: ContentId,
+) -> Result<Fate, ReadError> {
     if content::condemned_row(read, home, id)?.is_some() {
-        return Ok(false);
+        return Ok(Fate::Nobodys);
     }
-    let body = content::body(read, home.bucket, &home.key, BodyId::whole(id))?;
-    let Some(BodyRow::Content { bytes: ContentBytes::Extents { runs, .. }, .. }) = body else { return Ok(false) };
-    let mut frames = runs.iter().filter(|run| run.group == group).flat_map(ranges::frames);
-    Ok(frames.any(|(at, _)| at == offset))
+    match content::body(read, home.bucket, &home.key, BodyId::whole(id))? {
+        Some(BodyRow::Content { bytes: ContentBytes::Extents { runs, .. }, .. }) => {
+            let mut frames = runs.iter().filter(|run| run.group == group).flat_map(ranges::frames);
+            Ok(if frames.any(|(at, _)| at == offset) { Fate::Owned } else { Fate::Nobodys })
+        }
+        // Written once, and not in extents.
+        Some(_) => Ok(Fate::Nobodys),
+        None => {
+            let ended = shard::fence(read, of, id.node)? > id.session;
+            Ok(if ended { Fate::Nobodys } else { Fate::Undecided })
+        }
+    }
 }
 
 /// The owned extents that begin in these ranges of the group, by a walk over all contents.

@@ -2,20 +2,25 @@
 //!
 //! Promises: every frame of the new file was verified when it was read from the best replica, and again when the file was read
 //! back; the record is switched by compare-and-set before the bad file is set aside; nothing is overwritten. If an owned frame is
-//! bad everywhere, every file stays where it is and the objects are named. Refuses to know: how the damage was found.
+//! bad everywhere, every file stays where it is and the objects are named; a frame is left out of a copy only if its content is
+//! proved to be nobody's (protocols.md 4), and not because the process lacks descriptors just now. Refuses to know: how the damage
+//! was found.
 
 use super::files;
 use super::frames::{self, File, Found};
-use super::hurt;
+use super::hurt::{self, Fate};
+use super::settle;
 use crate::access::Access;
 use crate::error::CuratorError;
 use crate::ranges::{self, FIRST};
 use crate::rounds::RoundReport;
-use extent_store::{CopyError, DiskStore, Frame, FrameAddress};
+use env::disk::is_transient;
+use extent_store::{CopyError, DiskStore, Frame, FrameAddress, ReadError};
 use metadata::command::RootCommand;
 use metadata::rows::{GroupRecord, GroupState, Home, Replica, ReplicaState};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use types::{ContentId, DiskId, GroupId};
 
 /// Replicas to be looked at closely, by group.
@@ -44,8 +49,12 @@ impl Repairs {
         self.queue.keys().copied().collect()
     }
 
-    pub(crate) fn take(&mut self, group: GroupId) -> BTreeSet<DiskId> {
-        self.queue.remove(&group).unwrap_or_default()
+    pub(crate) fn suspects(&self, group: GroupId) -> BTreeSet<DiskId> {
+        self.queue.get(&group).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn remove(&mut self, group: GroupId) {
+        self.queue.remove(&group);
     }
 }
 
@@ -82,6 +91,20 @@ pub(crate) async fn repair(
     suspects: &BTreeSet<DiskId>,
     report: &mut RoundReport,
 ) -> Result<Repaired, CuratorError> {
+    match replace_bad(access, group, suspects, report).await {
+        Err(error) if error.is_local() || matches!(error, CuratorError::Short(_)) => {
+            Ok(Repaired::Waits(error.to_string()))
+        }
+        result => result,
+    }
+}
+
+async fn replace_bad(
+    access: &Access,
+    group: GroupId,
+    suspects: &BTreeSet<DiskId>,
+    report: &mut RoundReport,
+) -> Result<Repaired, CuratorError> {
     let mut replaced = 0;
     loop {
         let Some(record) = access.group(group).await? else { return Ok(Repaired::Sound) };
@@ -89,6 +112,14 @@ pub(crate) async fn repair(
             return Ok(Repaired::Waits("it is not sealed yet".into()));
         }
         let found = frames::look(access, group, &record).await;
+        if found.files.contains(&File::Short) {
+            return Err(CuratorError::Short(ErrorKind::OutOfMemory.into()));
+        }
+        if let Some(length) = owned_beyond(access, group, &record, &found).await? {
+            // What a copy would leave out is acknowledged: the group gets its true length first.
+            settle::raise(access, group, &record, &found, length).await?;
+            continue;
+        }
         let wanted = match wanted(access, group, &record, &found).await? {
             Ok(wanted) => wanted,
             Err(hurt) => return Ok(Repaired::Hurt(hurt)),
@@ -104,6 +135,34 @@ pub(crate) async fn repair(
             Err(other) => return Ok(other),
         }
     }
+}
+
+/// Until a group is settled damage may have made the fence answer too little. The end of what is owned beyond, if anything is.
+async fn owned_beyond(
+    access: &Access,
+    group: GroupId,
+    record: &GroupRecord,
+    found: &Found,
+) -> Result<Option<u64>, CuratorError> {
+    if record.settled {
+        return Ok(None);
+    }
+    let mut end = None;
+    for ((offset, ..), frame) in found.frames.iter().filter(|((offset, ..), _)| *offset >= record.length) {
+        if hurt::fate(access, group, *offset, &frame.home, frame.content).await? == Fate::Owned {
+            end = end.max(Some(offset + frame.frame_bytes));
+        }
+    }
+    let beyond = |(offset, bytes): &(u64, u64)| offset + bytes > record.length;
+    let unexplained = found.files.iter().any(|file| match file {
+        File::Walked { damaged, .. } => damaged.iter().any(beyond),
+        _ => false,
+    });
+    if unexplained {
+        let owned = hurt::owned_in(access, group, &[(record.length, u64::MAX - record.length)]).await?;
+        end = end.max(owned.iter().map(|(_, extent)| extent.offset + extent.range().1).max());
+    }
+    Ok(end)
 }
 
 /// What stands below the length and is not dead. `Err`: owned extents for which no replica has even a header.
@@ -138,8 +197,8 @@ async fn wanted(
     Ok(Ok(wanted.collect()))
 }
 
-/// Place of the first suspect replica that is not as it should be. All of it is read. A frame that no replica can give and
-/// nobody owns is missed by nobody.
+/// Place of the first suspect replica that is not as it should be. All of it is read. That no replica can give a frame that
+/// nobody owns (yet) is no reason for a new copy: it would not have it either.
 async fn first_bad(
     access: &Access,
     group: GroupId,
@@ -156,11 +215,12 @@ async fn first_bad(
             return Ok(Some(place));
         }
         for frame in wanted {
-            if read(access, group, replica, frame).await.is_some() {
+            if read(access, group, replica, frame).await?.is_some() {
                 continue;
             }
-            let elsewhere = best(access, group, record, place, frame).await.is_some();
-            if elsewhere || hurt::is_owned(access, group, frame.offset, &frame.home, frame.content).await? {
+            let elsewhere = best(access, group, record, place, frame).await?.is_some();
+            let fate = hurt::fate(access, group, frame.offset, &frame.home, frame.content).await?;
+            if elsewhere || fate == Fate::Owned {
                 return Ok(Some(place));
             }
         }
@@ -171,16 +231,25 @@ async fn first_bad(
     Ok(None)
 }
 
-/// The frame, verified in full, from that replica.
-async fn read(access: &Access, group: GroupId, replica: &Replica, wanted: &Wanted) -> Option<Frame> {
-    let disk = access.disks().get(replica.disk)?;
+/// The frame, verified in full, from that replica; `None` if it does not have it. An error if that cannot be told just now.
+async fn read(
+    access: &Access,
+    group: GroupId,
+    replica: &Replica,
+    wanted: &Wanted,
+) -> Result<Option<Frame>, CuratorError> {
+    let Some(disk) = access.disks().get(replica.disk) else { return Ok(None) };
     let address = FrameAddress { group, generation: replica.file_generation, offset: wanted.offset };
-    let frame = disk.read_frame(address).await.ok()?;
+    let frame = match disk.read_frame(address).await {
+        Ok(frame) => frame,
+        Err(ReadError::Io(error)) if is_transient(&error) => return Err(CuratorError::Short(error)),
+        Err(_) => return Ok(None),
+    };
     let header = frame.header();
     let same = header.origin.content == wanted.content
         && header.origin.index == wanted.index
         && header.payload_bytes() == wanted.payload_bytes;
-    same.then_some(frame)
+    Ok(same.then_some(frame))
 }
 
 /// Writes the new copy, switches the record, sets the old file aside.
@@ -199,8 +268,13 @@ async fn replace(
         match write_copy(access, group, record, bad, wanted, &disk, generation).await? {
             Ok(()) => return switch(access, group, record, bad, &disk, report).await,
             Err(Failed::Hurt(lines)) => return Ok(Err(Repaired::Hurt(lines))),
+            Err(Failed::Undecided(home)) => {
+                let why = format!("an upload to {:?} that may still be committed has bytes in it", home.key.as_str());
+                return Ok(Err(Repaired::Waits(why)));
+            }
             Err(Failed::Copy(CopyError::Exists)) => {
-                // Left by a crash between copy and switch, or by a switch that lost: named by no record.
+                // Left by a crash between copy and switch, or by a switch that lost: named by no record, and by none to come, as
+                // whoever has the turn has seen every switch that was begun before.
                 files::quarantine(&disk, group, generation, "an unused copy", report).await;
                 why = "an unused copy was in the way".into();
             }
@@ -233,6 +307,8 @@ async fn targets(access: &Access, record: &GroupRecord, old: &Replica) -> Vec<Di
 enum Failed {
     Copy(CopyError),
     Hurt(Vec<String>),
+    /// No replica can give a frame of which it is not known yet whether somebody will own it.
+    Undecided(Home),
 }
 
 async fn write_copy(
@@ -250,18 +326,19 @@ async fn write_copy(
     };
     let mut lost = Vec::new();
     for frame in wanted {
-        match best(access, group, record, bad, frame).await {
-            Some(sound) if lost.is_empty() => {
-                if let Err(error) = copy.put(sound).await {
-                    return Ok(Err(Failed::Copy(error)));
-                }
+        if let Some(sound) = best(access, group, record, bad, frame).await? {
+            if lost.is_empty()
+                && let Err(error) = copy.put(sound).await
+            {
+                return Ok(Err(Failed::Copy(error)));
             }
-            Some(_) => {}
-            None if hurt::is_owned(access, group, frame.offset, &frame.home, frame.content).await? => {
-                lost.push(hurt::describe(access, group, frame.offset, &frame.home, frame.index).await);
-            }
+            continue;
+        }
+        match hurt::fate(access, group, frame.offset, &frame.home, frame.content).await? {
+            Fate::Owned => lost.push(hurt::describe(access, group, frame.offset, &frame.home, frame.index).await),
+            Fate::Undecided => return Ok(Err(Failed::Undecided(frame.home.clone()))),
             // Nobody will ask for it.
-            None => {}
+            Fate::Nobodys => {}
         }
     }
     if !lost.is_empty() {
@@ -271,14 +348,20 @@ async fn write_copy(
 }
 
 /// From a replica beside the bad one, or even from that, frame by frame.
-async fn best(access: &Access, group: GroupId, record: &GroupRecord, bad: usize, wanted: &Wanted) -> Option<Frame> {
+async fn best(
+    access: &Access,
+    group: GroupId,
+    record: &GroupRecord,
+    bad: usize,
+    wanted: &Wanted,
+) -> Result<Option<Frame>, CuratorError> {
     let others = record.replicas.iter().enumerate().filter(|(place, _)| *place != bad).map(|(_, replica)| replica);
     for replica in others.chain(record.replicas.get(bad)) {
-        if let Some(frame) = read(access, group, replica, wanted).await {
-            return Some(frame);
+        if let Some(frame) = read(access, group, replica, wanted).await? {
+            return Ok(Some(frame));
         }
     }
-    None
+    Ok(None)
 }
 
 async fn switch(

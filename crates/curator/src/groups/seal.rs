@@ -88,7 +88,7 @@ fn is_unanswered(replica: &Replica) -> bool {
 }
 
 /// A late answer is an answer to the fence (protocols.md 1). False if nobody answered. A file that is damaged in its very header
-/// will never answer: it is to be replaced.
+/// will never answer, nor will a disk that is gone: they are to be replaced.
 async fn ask_again(
     access: &Access,
     group: GroupId,
@@ -97,7 +97,11 @@ async fn ask_again(
 ) -> Result<bool, CuratorError> {
     let mut answers = Vec::new();
     for replica in record.replicas.iter().filter(|r| is_unanswered(r)) {
-        let Some(disk) = access.disks().get(replica.disk) else { continue };
+        let Some(disk) = access.disks().get(replica.disk) else {
+            // A start goes on without a disk only if the operator says that it is lost: it will never answer.
+            repairs.add(group, replica.disk);
+            continue;
+        };
         match disk.fence(group, record.generation).await {
             Ok(length) => answers.push(Replica { state: ReplicaState::Holds(length), ..*replica }),
             Err(FenceError::Damaged(damage)) => {

@@ -30,7 +30,7 @@ pub(crate) struct Breaker {
 }
 
 /// What became of one group.
-enum Step {
+pub(super) enum Step {
     /// Settled.
     Settled,
     /// The record changed or the length was raised: the next round goes on.
@@ -170,6 +170,7 @@ fn unjudgeable(record: &GroupRecord, found: &Found) -> Option<String> {
     let bad = found.files.iter().find_map(|file| match file {
         File::Unreadable(why) => Some(why.clone()),
         File::NoDisk => Some("a disk is not here".to_owned()),
+        File::Short => Some("too few file descriptors".to_owned()),
         File::Walked { .. } | File::Missing => None,
     });
     if record.length > FIRST && !whole.clone().any(|(_, file)| walked(file)) {
@@ -234,7 +235,7 @@ fn dead_of(record: &GroupRecord, found: &Found, live: &Ranges) -> Ranges {
 
 /// A content names extents beyond the length: damage before them made the fence answer too little. They were acknowledged, so
 /// the length is raised as by a late answer (protocols.md 1); scrub finds the damage.
-async fn raise(
+pub(super) async fn raise(
     access: &Access,
     group: GroupId,
     record: &GroupRecord,
@@ -248,8 +249,8 @@ async fn raise(
     let mut replicas: Vec<Replica> =
         record.replicas.iter().enumerate().filter(|(p, _)| reaching(*p)).map(|(_, r)| *r).collect();
     if replicas.is_empty() {
-        replicas =
-            record.replicas.iter().zip(&found.files).filter(|(_, f)| **f != File::Missing).map(|(r, _)| *r).collect();
+        let there = record.replicas.iter().zip(&found.files).filter(|(_, f)| matches!(f, File::Walked { .. }));
+        replicas = there.map(|(r, _)| *r).collect();
     }
     for replica in &mut replicas {
         replica.state = ReplicaState::Whole;

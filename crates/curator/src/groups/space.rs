@@ -11,7 +11,7 @@ use crate::error::CuratorError;
 use crate::limits;
 use crate::ranges::{self, FIRST, Ranges};
 use crate::rounds::RoundReport;
-use extent_store::FileError;
+use extent_store::{DiskStore, FileError, PunchError};
 use metadata::command::RootCommand;
 use metadata::read::{ReadError, root};
 use metadata::rows::{GroupRecord, GroupState};
@@ -106,7 +106,8 @@ fn is_wholly_dead(record: &GroupRecord) -> bool {
     record.settled && ranges::rest(FIRST, record.length, &record.dead).is_empty()
 }
 
-/// Punches what is dead on every replica. False if a disk failed: it is tried again later.
+/// Punches what is dead on every replica. False if a disk failed: it is tried again later. A range that is refused, as a frame
+/// reaches over its end, keeps its space and keeps nothing else from being given back.
 async fn punch(
     access: &Access,
     group: GroupId,
@@ -125,9 +126,10 @@ async fn punch(
         let key = (group, replica.disk, replica.file_generation);
         let Some(due) = punched.due(key, &record.dead).filter(|due| !due.is_empty()) else { continue };
         let Some(disk) = access.disks().get(replica.disk) else { continue };
-        match disk.punch(group, replica.file_generation, &due).await {
+        let mut left = due.clone();
+        match punch_sound(disk, key, &mut left, report).await {
             Ok(()) => {
-                report.punched_bytes += ranges::bytes(&due);
+                report.punched_bytes += ranges::bytes(&left);
                 if let Some(holes) = punched.files.get_mut(&key) {
                     holes.done = ranges::merge(holes.done.iter().copied().chain(due));
                 }
@@ -141,6 +143,26 @@ async fn punch(
     all_done
 }
 
+/// Punches the ranges, and leaves those out of them that are refused.
+async fn punch_sound(
+    disk: &DiskStore,
+    (group, id, generation): FileKey,
+    ranges: &mut Ranges,
+    report: &mut RoundReport,
+) -> Result<(), PunchError> {
+    loop {
+        match disk.punch(group, generation, ranges).await {
+            Err(PunchError::NotWholeFrames { offset, bytes }) if ranges.contains(&(offset, bytes)) => {
+                let why = format!("group {group} on disk {id}: {bytes} dead bytes at {offset} are not whole frames");
+                tracing::error!(why);
+                report.alarms.push(why);
+                ranges.retain(|range| *range != (offset, bytes));
+            }
+            result => return result,
+        }
+    }
+}
+
 /// A file seen for the first time since the start: what is a hole needs no punching. A punch that a crash undid in part leaves
 /// blocks that are not zero, and is done again.
 async fn look(access: &Access, group: GroupId, record: &GroupRecord, punched: &mut Punched) {
@@ -148,6 +170,8 @@ async fn look(access: &Access, group: GroupId, record: &GroupRecord, punched: &m
     for (replica, file) in record.replicas.iter().zip(found.files) {
         let holes = match file {
             File::Walked { holes, end, .. } => Holes { done: holes, end },
+            // Looked at again in a later round.
+            File::Short => continue,
             // Nothing to punch.
             File::Missing | File::NoDisk => Holes::default(),
             File::Unreadable(why) => {
