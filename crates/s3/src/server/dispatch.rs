@@ -119,7 +119,7 @@ fn prepare<H>(
     let mut headers = parts.headers;
     let authenticated = authenticate(&shared.authenticator, &parts.method, &target, &headers)?;
     if authenticated.kind == AuthenticationKind::Presigned {
-        hoist(&target.query, &mut headers);
+        hoist(&target.query, &mut headers)?;
     }
     let expectations = Expectations::of(&headers, &authenticated.payload);
     Ok(S3Request {
@@ -171,8 +171,9 @@ fn authenticate(
 }
 
 /// SDKs move `x-amz-*` headers into the query of a presigned URL, where they are signed with it. Headers win; what speaks of
-/// a body's checksum stays out, because SDKs compute that before there is a body.
-fn hoist(query: &Query, headers: &mut HeaderMap) {
+/// a body's checksum stays out, because SDKs compute that before there is a body. What cannot be a header is refused (row 58): it was
+/// asked for, and must not be passed over.
+fn hoist(query: &Query, headers: &mut HeaderMap) -> S3Result<()> {
     for (name, value) in query.iter() {
         let Some(head) = name.get(..6) else { continue };
         if !head.eq_ignore_ascii_case("x-amz-") {
@@ -184,10 +185,12 @@ fn hoist(query: &Query, headers: &mut HeaderMap) {
         if own.contains(&rest) || rest.starts_with("checksum-") || rest.starts_with("sdk-") {
             continue;
         }
-        if let (Ok(n), Ok(v)) = (HeaderName::from_bytes(lower.as_bytes()), HeaderValue::from_bytes(value.as_bytes())) {
-            headers.entry(n).or_insert(v);
-        }
+        let bad = || S3Error::invalid_argument(name, value, "The parameter is not valid as a header");
+        let header = HeaderName::from_bytes(lower.as_bytes()).map_err(|_| bad())?;
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| bad())?;
+        headers.entry(header).or_insert(value);
     }
+    Ok(())
 }
 
 /// Decides what becomes of a body that the handler did not read to its end.
