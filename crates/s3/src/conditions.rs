@@ -4,7 +4,8 @@
 //! outweighs the date condition beside it (RFC 9110 13.2.2). Refuses to know: where the ETag comes from.
 
 use crate::error::{S3Code, S3Error, S3Result};
-use http::HeaderMap;
+use crate::names;
+use http::{HeaderMap, HeaderName, header};
 use object_controller::api::{DeleteConditions, PutConditions, ReadConditions};
 use std::time::UNIX_EPOCH;
 use types::ETag;
@@ -21,7 +22,7 @@ pub enum Judgement {
 }
 
 /// The text of a header; empty and unreadable values count as absent (case 64).
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok().map(str::trim).filter(|v| !v.is_empty())
 }
 
@@ -43,18 +44,22 @@ fn date(text: &str) -> Option<u64> {
 }
 
 /// The four conditions of a read under these header names.
-fn read_from(headers: &HeaderMap, names: [&str; 4]) -> ReadConditions {
+fn read_from(headers: &HeaderMap, names: [HeaderName; 4]) -> ReadConditions {
+    let [if_match, if_none_match, if_modified_since, if_unmodified_since] = names;
     ReadConditions {
-        if_match: text(headers, names[0]).map(etags),
-        if_none_match: text(headers, names[1]).map(etags),
-        if_modified_since: text(headers, names[2]).and_then(date),
-        if_unmodified_since: text(headers, names[3]).and_then(date),
+        if_match: text(headers, if_match).map(etags),
+        if_none_match: text(headers, if_none_match).map(etags),
+        if_modified_since: text(headers, if_modified_since).and_then(date),
+        if_unmodified_since: text(headers, if_unmodified_since).and_then(date),
     }
 }
 
 /// Conditions of GET and HEAD.
 pub fn of_read(headers: &HeaderMap) -> ReadConditions {
-    read_from(headers, ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since"])
+    read_from(
+        headers,
+        [header::IF_MATCH, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::IF_UNMODIFIED_SINCE],
+    )
 }
 
 /// Conditions on the source of a copy.
@@ -62,10 +67,10 @@ pub fn of_copy_source(headers: &HeaderMap) -> ReadConditions {
     read_from(
         headers,
         [
-            "x-amz-copy-source-if-match",
-            "x-amz-copy-source-if-none-match",
-            "x-amz-copy-source-if-modified-since",
-            "x-amz-copy-source-if-unmodified-since",
+            HeaderName::from_static("x-amz-copy-source-if-match"),
+            HeaderName::from_static("x-amz-copy-source-if-none-match"),
+            HeaderName::from_static("x-amz-copy-source-if-modified-since"),
+            HeaderName::from_static("x-amz-copy-source-if-unmodified-since"),
         ],
     )
 }
@@ -76,11 +81,11 @@ pub fn of_put(headers: &HeaderMap) -> S3Result<PutConditions> {
         S3Error::with(S3Code::NotImplemented, "A header you provided implies functionality that is not implemented")
             .extra("Header", name)
     };
-    let none_match = text(headers, "if-none-match");
-    let if_match = text(headers, "if-match").map(|e| bare_etag(e).to_owned());
-    for name in ["if-modified-since", "if-unmodified-since"] {
-        if headers.contains_key(name) {
-            return Err(unsupported(name));
+    let none_match = text(headers, header::IF_NONE_MATCH);
+    let if_match = text(headers, header::IF_MATCH).map(|e| bare_etag(e).to_owned());
+    for name in [header::IF_MODIFIED_SINCE, header::IF_UNMODIFIED_SINCE] {
+        if headers.contains_key(&name) {
+            return Err(unsupported(name.as_str()));
         }
     }
     match (none_match, &if_match) {
@@ -93,15 +98,15 @@ pub fn of_put(headers: &HeaderMap) -> S3Result<PutConditions> {
 /// Conditions of a delete.
 pub fn of_delete(headers: &HeaderMap) -> S3Result<DeleteConditions> {
     let bad = |name: &str, value: &str| S3Error::invalid_argument(name, value, "The condition is not valid");
-    let if_match_last_modified = match text(headers, "x-amz-if-match-last-modified-time") {
+    let if_match_last_modified = match text(headers, names::X_AMZ_IF_MATCH_LAST_MODIFIED_TIME) {
         Some(v) => Some(any_date(v).ok_or_else(|| bad("x-amz-if-match-last-modified-time", v))?),
         None => None,
     };
-    let if_match_size = match text(headers, "x-amz-if-match-size") {
+    let if_match_size = match text(headers, names::X_AMZ_IF_MATCH_SIZE) {
         Some(v) => Some(v.parse().map_err(|_| bad("x-amz-if-match-size", v))?),
         None => None,
     };
-    let if_match = text(headers, "if-match").map(|e| bare_etag(e).to_owned());
+    let if_match = text(headers, header::IF_MATCH).map(|e| bare_etag(e).to_owned());
     Ok(DeleteConditions { if_match, if_match_last_modified, if_match_size })
 }
 

@@ -10,6 +10,7 @@ pub mod conditions;
 pub mod cors;
 pub mod error;
 pub mod limits;
+mod names;
 pub mod ops;
 pub mod policy;
 pub mod post_form;

@@ -57,10 +57,19 @@ pub struct S3Response {
     pub error: Option<Box<S3Error>>,
 }
 
+/// Room for the headers of an answer, so that the map is made once.
+const HEADERS: usize = 12;
+
 impl S3Response {
     /// That status without a body.
     pub fn status(status: StatusCode) -> Self {
-        S3Response { status, headers: HeaderMap::new(), body: S3Body::Empty, operation: "-", error: None }
+        S3Response {
+            status,
+            headers: HeaderMap::with_capacity(HEADERS),
+            body: S3Body::Empty,
+            operation: "-",
+            error: None,
+        }
     }
 
     /// 200 without a body.
@@ -79,6 +88,11 @@ impl S3Response {
         r.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
         r.body = S3Body::Full(document);
         r
+    }
+
+    /// Sets a header to a text of ours.
+    pub fn set_static(&mut self, name: HeaderName, value: &'static str) {
+        self.headers.insert(name, HeaderValue::from_static(value));
     }
 
     /// Sets a header; a value that is no header value (CR, LF, NUL) is an error of ours or of stored data: it is dropped, never split.
@@ -115,11 +129,47 @@ const LAST_SECOND: u64 = 253_402_300_799;
 
 /// `2026-01-31T00:00:00.000Z`.
 pub fn iso_date(ms: u64) -> String {
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let ([year, month, day], [hour, minute, second, milli]) = date_fields(ms);
+    for (at, digits, value) in
+        [(0, 4, year), (5, 2, month), (8, 2, day), (11, 2, hour), (14, 2, minute), (17, 2, second), (20, 3, milli)]
+    {
+        put_digits(&mut text[at..at + digits], value);
+    }
+    as_text(&text)
+}
+
+/// `20260131T000000Z`: the form of signatures.
+pub fn basic_date(ms: u64) -> String {
+    let mut text = *b"00000000T000000Z";
+    let ([year, month, day], [hour, minute, second, _]) = date_fields(ms);
+    for (at, digits, value) in
+        [(0, 4, year), (4, 2, month), (6, 2, day), (9, 2, hour), (11, 2, minute), (13, 2, second)]
+    {
+        put_digits(&mut text[at..at + digits], value);
+    }
+    as_text(&text)
+}
+
+/// Year, month, day; hour, minute, second, millisecond.
+fn date_fields(ms: u64) -> ([u64; 3], [u64; 4]) {
     let ms = ms.min(LAST_SECOND * 1000 + 999);
-    let days = ms / 86_400_000;
-    let (y, m, d) = civil(days);
-    let s = ms / 1000 % 86_400;
-    format!("{y:04}-{m:02}-{d:02}T{:02}:{:02}:{:02}.{:03}Z", s / 3600, s / 60 % 60, s % 60, ms % 1000)
+    let (year, month, day) = civil(ms / 86_400_000);
+    let second = ms / 1000 % 86_400;
+    ([year, month, day], [second / 3600, second / 60 % 60, second % 60, ms % 1000])
+}
+
+/// The last decimal digits of `value`, as many as there is room for. Not `format!`: dates stand in every signed request and
+/// a thousand times in a page of a listing.
+fn put_digits(text: &mut [u8], mut value: u64) {
+    for digit in text.iter_mut().rev() {
+        *digit = b'0' + (value % 10) as u8;
+        value /= 10;
+    }
+}
+
+fn as_text(ascii: &[u8]) -> String {
+    std::str::from_utf8(ascii).expect("digits and marks are ASCII").to_owned()
 }
 
 /// Year, month and day of a count of days since the epoch (Gregorian, years counted from March).

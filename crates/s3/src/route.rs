@@ -4,6 +4,7 @@
 //! not implemented has its name here and answers 501; a sub-resource that nobody knows is never taken for a plain read or
 //! write of the bucket or object beside it. Refuses to know: who asks, what exists.
 
+use crate::names;
 use crate::policy::Action;
 use http::{HeaderMap, Method};
 
@@ -298,7 +299,7 @@ fn object(q: &Question<'_>) -> Operation {
     if has_unknown_flag(q) {
         return Operation::UnknownSubresource;
     }
-    let copies = q.headers.contains_key("x-amz-copy-source");
+    let copies = q.headers.contains_key(names::X_AMZ_COPY_SOURCE);
     match (q.method.as_str(), q.query.has("uploadId")) {
         ("GET", true) => Operation::ListParts,
         ("POST", true) => Operation::CompleteMultipartUpload,

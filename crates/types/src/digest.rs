@@ -20,9 +20,13 @@ pub enum ETag {
 impl fmt::Display for ETag {
     /// Without quotes: `9a03…` or `9a03…-4`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ETag::Md5(md5) | ETag::Multipart { md5, .. }) = self;
+        let mut digits = [0; 32];
+        hex::encode_to_slice(md5, &mut digits).expect("32 hex digits for 16 bytes");
+        f.write_str(std::str::from_utf8(&digits).expect("hex digits are ASCII"))?;
         match self {
-            ETag::Md5(d) => f.write_str(&hex::encode(d)),
-            ETag::Multipart { md5, parts } => write!(f, "{}-{parts}", hex::encode(md5)),
+            ETag::Md5(_) => Ok(()),
+            ETag::Multipart { parts, .. } => write!(f, "-{parts}"),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Claim, Head, Scope, date, parse_signed_headers};
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::names;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
@@ -24,7 +25,7 @@ pub fn claim<'a>(head: &Head<'a>) -> S3Result<Claim<'a>> {
     let signed_headers = parse_signed_headers(signed_headers, &malformed)?;
     let date_ms = request_date(head)?;
     super::presigned::refuse_token(head)?;
-    let payload = match head.headers.get("x-amz-content-sha256") {
+    let payload = match head.headers.get(names::X_AMZ_CONTENT_SHA256) {
         Some(v) => v.to_str().unwrap_or(""),
         None => {
             return Err(S3Error::with(
@@ -80,7 +81,7 @@ fn split_fields(fields: &str) -> S3Result<(&str, &str, &str)> {
 
 /// `x-amz-date`, or `Date` where that is missing.
 fn request_date(head: &Head<'_>) -> S3Result<u64> {
-    let value = head.headers.get("x-amz-date").or_else(|| head.headers.get(http::header::DATE));
+    let value = head.headers.get(names::X_AMZ_DATE).or_else(|| head.headers.get(http::header::DATE));
     value.and_then(|v| v.to_str().ok()).and_then(date::parse_amz_date).ok_or_else(|| {
         S3Error::with(S3Code::AccessDenied, "AWS authentication requires a valid Date or x-amz-date header")
     })

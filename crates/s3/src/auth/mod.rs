@@ -23,6 +23,7 @@ pub use signing::{ChunkSigner, Scope, SigningKey};
 
 use crate::error::{S3Code, S3Error, S3Result};
 use crate::limits;
+use crate::names;
 use crate::request::{AuthenticationKind, Identity, Query};
 use canonical::SignedParts;
 use http::HeaderMap;
@@ -212,7 +213,7 @@ impl Authenticator {
 
 /// No credentials at all. A mode that promises signatures is refused.
 fn anonymous(head: &Head<'_>) -> S3Result<Authenticated> {
-    let payload = match head.headers.get("x-amz-content-sha256") {
+    let payload = match head.headers.get(names::X_AMZ_CONTENT_SHA256) {
         None => PayloadMode::Unsigned,
         Some(value) => PayloadMode::parse(value.to_str().unwrap_or(""))?,
     };

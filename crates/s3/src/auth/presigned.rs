@@ -3,6 +3,7 @@
 use super::{Claim, Head, Scope, date, header, parse_signed_headers};
 use crate::error::{S3Code, S3Error, S3Result};
 use crate::limits;
+use crate::names;
 use crate::request::Query;
 
 fn malformed(why: &'static str) -> S3Error {
@@ -19,7 +20,7 @@ pub fn is_presigned(query: &Query) -> bool {
 
 /// A session token belongs to temporary credentials, of which there are none.
 pub(super) fn refuse_token(head: &Head<'_>) -> S3Result<()> {
-    if head.headers.contains_key("x-amz-security-token") || head.query.has("X-Amz-Security-Token") {
+    if head.headers.contains_key(names::X_AMZ_SECURITY_TOKEN) || head.query.has("X-Amz-Security-Token") {
         return Err(S3Error::new(S3Code::InvalidToken));
     }
     Ok(())
@@ -54,7 +55,7 @@ pub fn claim<'a>(head: &Head<'a>, now_ms: u64) -> S3Result<Claim<'a>> {
         .ok_or_else(|| malformed("X-Amz-Date must be in the form yyyyMMddTHHmmssZ"))?;
     check_life(only(query, "X-Amz-Expires")?, date_ms, now_ms)?;
     refuse_token(head)?;
-    let payload = match head.headers.get("x-amz-content-sha256") {
+    let payload = match head.headers.get(names::X_AMZ_CONTENT_SHA256) {
         Some(v) => v.to_str().unwrap_or(""),
         None => query.get("X-Amz-Content-Sha256").unwrap_or("UNSIGNED-PAYLOAD"),
     };

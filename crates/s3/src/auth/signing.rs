@@ -83,7 +83,9 @@ fn text_of(hex: &[u8; 64]) -> &str {
 /// The string that the head's signature is of.
 pub fn string_to_sign(timestamp: &str, scope: &Scope<'_>, canonical: &[u8]) -> String {
     let digest = hex_of(&Sha256::digest(canonical).into());
-    format!("AWS4-HMAC-SHA256\n{timestamp}\n{scope}\n{}", text_of(&digest))
+    let Scope { date, region, service } = scope;
+    ["AWS4-HMAC-SHA256\n", timestamp, "\n", date, "/", region, "/", service, "/aws4_request\n", text_of(&digest)]
+        .concat()
 }
 
 /// SHA-256 of nothing.

@@ -1,9 +1,10 @@
 //! The additional checksums of S3 as headers and trailers say them.
 
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::names;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use types::ChecksumAlgorithm;
 
 /// What the client said of the body's checksum.
@@ -30,7 +31,7 @@ impl DeclaredChecksum {
 
     /// Reads the headers that speak of it.
     pub fn of(headers: &HeaderMap) -> S3Result<Self> {
-        let named = match text(headers, "x-amz-sdk-checksum-algorithm")? {
+        let named = match text(headers, names::X_AMZ_SDK_CHECKSUM_ALGORITHM)? {
             None => None,
             Some(name) => Some(ChecksumAlgorithm::parse(name).ok_or_else(|| {
                 S3Error::with(S3Code::InvalidRequest, "The checksum algorithm named for the SDK is not supported")
@@ -56,7 +57,7 @@ impl DeclaredChecksum {
     }
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> S3Result<Option<&'a str>> {
+fn text(headers: &HeaderMap, name: HeaderName) -> S3Result<Option<&str>> {
     match headers.get(name) {
         None => Ok(None),
         Some(v) => v.to_str().map(Some).map_err(|_| S3Error::new(S3Code::InvalidRequest)),
@@ -87,7 +88,7 @@ pub fn declared_header(headers: &HeaderMap) -> S3Result<Option<(ChecksumAlgorith
 
 fn declared_trailer(headers: &HeaderMap) -> S3Result<Option<ChecksumAlgorithm>> {
     let mut found = None;
-    for value in headers.get_all("x-amz-trailer") {
+    for value in headers.get_all(names::X_AMZ_TRAILER) {
         let names = value.to_str().map_err(|_| S3Error::new(S3Code::InvalidRequest))?;
         for name in names.split(',').map(str::trim).filter(|n| !n.is_empty()) {
             let lower = name.to_ascii_lowercase();

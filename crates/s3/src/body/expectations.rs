@@ -3,6 +3,7 @@
 use super::checksum::DeclaredChecksum;
 use crate::auth::PayloadMode;
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::names;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, header};
@@ -144,7 +145,7 @@ fn parse_size(value: Option<&http::HeaderValue>) -> S3Result<Option<u64>> {
 }
 
 fn parse_md5(headers: &HeaderMap) -> S3Result<Option<[u8; 16]>> {
-    let Some(value) = headers.get("content-md5") else { return Ok(None) };
+    let Some(value) = headers.get(names::CONTENT_MD5) else { return Ok(None) };
     let digest = STANDARD.decode(value.as_bytes()).ok().and_then(|d| <[u8; 16]>::try_from(d).ok());
     digest.map(Some).ok_or_else(|| S3Error::new(S3Code::InvalidDigest))
 }

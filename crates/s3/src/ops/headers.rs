@@ -4,20 +4,26 @@
 //! Values that are not plain ASCII come back in the encoded words of RFC 2047, so no answer can be split by one.
 
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::names;
 use crate::request::Query;
 use crate::response::{S3Response, http_date};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use object_controller::api::{NewObject, ObjectInfo, ObjectMeta, Tag};
+use std::fmt::Write;
 use types::{Checksum, ChecksumAlgorithm, ChecksumKind, VersionId, limits};
 
 const META_PREFIX: &str = "x-amz-meta-";
-const STORAGE_CLASS: &str = "x-amz-storage-class";
-const REDIRECT: &str = "x-amz-website-redirect-location";
 /// System headers that are stored as they come.
-const KEPT: [&str; 6] =
-    ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"];
+const KEPT: [HeaderName; 6] = [
+    header::CONTENT_TYPE,
+    header::CACHE_CONTROL,
+    header::CONTENT_DISPOSITION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::EXPIRES,
+];
 const STORAGE_CLASSES: [&str; 9] = [
     "STANDARD",
     "REDUCED_REDUNDANCY",
@@ -77,7 +83,7 @@ pub fn refuse_acls(headers: &HeaderMap) -> S3Result<()> {
     if headers.keys().any(|name| name.as_str().starts_with("x-amz-grant-")) {
         return Err(S3Error::new(S3Code::AccessControlListNotSupported));
     }
-    match headers.get("x-amz-acl").map(text_of) {
+    match headers.get(names::X_AMZ_ACL).map(text_of) {
         None => Ok(()),
         Some(acl) if HARMLESS_ACLS.contains(&acl.as_str()) => Ok(()),
         Some(acl) if CANNED_ACLS.contains(&acl.as_str()) => Err(S3Error::new(S3Code::AccessControlListNotSupported)),
@@ -89,7 +95,7 @@ pub fn refuse_acls(headers: &HeaderMap) -> S3Result<()> {
 pub fn new_object(headers: &HeaderMap) -> S3Result<NewObject> {
     refuse_unsupported(headers)?;
     refuse_acls(headers)?;
-    let tags = match headers.get("x-amz-tagging") {
+    let tags = match headers.get(names::X_AMZ_TAGGING) {
         Some(value) => tags_of_header(&text_of(value))?,
         None => Vec::new(),
     };
@@ -100,10 +106,10 @@ pub fn new_object(headers: &HeaderMap) -> S3Result<NewObject> {
 pub fn meta_of(headers: &HeaderMap) -> S3Result<ObjectMeta> {
     let mut meta = ObjectMeta::default();
     for name in KEPT {
-        let Some(value) = headers.get(name).map(text_of) else { continue };
-        let value = if name == "content-encoding" { without_framing(value) } else { value };
+        let Some(value) = headers.get(&name).map(text_of) else { continue };
+        let value = if name == header::CONTENT_ENCODING { without_framing(value) } else { value };
         if !value.is_empty() {
-            meta.headers.push((name.to_owned(), value));
+            meta.headers.push((name.as_str().to_owned(), value));
         }
     }
     meta.headers.extend(placement_of(headers)?);
@@ -114,22 +120,22 @@ pub fn meta_of(headers: &HeaderMap) -> S3Result<ObjectMeta> {
 /// Storage class and redirect: what a copy never takes from its source.
 pub fn placement_of(headers: &HeaderMap) -> S3Result<Vec<(String, String)>> {
     let mut found = Vec::new();
-    if let Some(class) = headers.get(STORAGE_CLASS).map(text_of) {
+    if let Some(class) = headers.get(names::X_AMZ_STORAGE_CLASS).map(text_of) {
         if !STORAGE_CLASSES.contains(&class.as_str()) {
             return Err(S3Error::new(S3Code::InvalidStorageClass).extra("StorageClassRequested", class));
         }
         if class != "STANDARD" {
-            found.push((STORAGE_CLASS.to_owned(), class));
+            found.push((names::X_AMZ_STORAGE_CLASS.as_str().to_owned(), class));
         }
     }
-    if let Some(to) = headers.get(REDIRECT).map(text_of) {
+    if let Some(to) = headers.get(names::X_AMZ_WEBSITE_REDIRECT_LOCATION).map(text_of) {
         if !["/", "http://", "https://"].iter().any(|start| to.starts_with(start)) {
             return Err(S3Error::with(
                 S3Code::InvalidRedirectLocation,
                 "The website redirect location must have a prefix of 'http://' or 'https://' or '/'.",
             ));
         }
-        found.push((REDIRECT.to_owned(), to));
+        found.push((names::X_AMZ_WEBSITE_REDIRECT_LOCATION.as_str().to_owned(), to));
     }
     Ok(found)
 }
@@ -236,7 +242,10 @@ pub fn set_new_version(response: &mut S3Response, version: Option<VersionId>) {
 }
 
 pub fn set_etag(response: &mut S3Response, etag: &types::ETag) {
-    response.set(header::ETAG, &format!("\"{etag}\""));
+    let mut quoted = String::with_capacity(48);
+    // Writing to a string never fails.
+    let _ = write!(quoted, "\"{etag}\"");
+    response.set(header::ETAG, &quoted);
 }
 
 /// `FULL_OBJECT` or `COMPOSITE`.
@@ -258,8 +267,8 @@ pub fn set_identity(response: &mut S3Response, info: &ObjectInfo) {
     set_etag(response, &info.etag);
     response.set(header::LAST_MODIFIED, &http_date(info.modified_ms));
     set_version(response, info.version);
-    for name in ["cache-control", "expires"] {
-        if let (Some(value), Ok(name)) = (info.meta.header(name), HeaderName::from_bytes(name.as_bytes())) {
+    for name in [header::CACHE_CONTROL, header::EXPIRES] {
+        if let Some(value) = info.meta.header(name.as_str()) {
             response.set(name, value);
         }
     }
@@ -268,8 +277,8 @@ pub fn set_identity(response: &mut S3Response, info: &ObjectInfo) {
 /// All headers of a version, but for length, range and checksum.
 pub fn set_object(response: &mut S3Response, info: &ObjectInfo) {
     set_identity(response, info);
-    response.set(header::ACCEPT_RANGES, "bytes");
-    response.set(header::CONTENT_TYPE, DEFAULT_CONTENT_TYPE);
+    response.set_static(header::ACCEPT_RANGES, "bytes");
+    response.set_static(header::CONTENT_TYPE, DEFAULT_CONTENT_TYPE);
     for (name, value) in &info.meta.headers {
         if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
             response.set(name, value);

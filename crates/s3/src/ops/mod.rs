@@ -13,11 +13,12 @@ use crate::access::{Access, Policies};
 use crate::auth::Authenticator;
 use crate::cors::{self, Cors};
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::names;
 use crate::request::{Identity, S3Request};
 use crate::response::S3Response;
 use crate::route::{Operation, Question, route};
 use crate::server::Handler;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, header};
 use object_controller::api::{BucketInfo, ObjectStore};
 use std::sync::Arc;
 use types::{BucketName, ObjectKey};
@@ -54,7 +55,7 @@ impl Trace {
             bucket: request.bucket.as_ref().and_then(|b| b.name.clone()),
             bucket_text: request.bucket.as_ref().map(|b| b.raw.clone()),
             key: request.key.as_ref().map(|k| k.as_str().to_owned()),
-            origin: request.header("origin").map(str::to_owned),
+            origin: request.header(header::ORIGIN).map(str::to_owned),
             method,
         }
     }
@@ -85,7 +86,7 @@ impl<S: ObjectStore> Service<S> {
     /// The bucket that the request names, if it exists and is the one that the client expects.
     fn open_bucket(&self, request: &S3Request) -> S3Result<Arc<BucketInfo>> {
         let bucket = self.find_bucket(request.bucket_name()?)?;
-        expect_owner(&request.headers, "x-amz-expected-bucket-owner", &bucket)?;
+        expect_owner(&request.headers, names::X_AMZ_EXPECTED_BUCKET_OWNER, &bucket)?;
         Ok(bucket)
     }
 
@@ -168,7 +169,8 @@ impl<S: ObjectStore> Service<S> {
     }
 
     fn preflight(&self, request: &S3Request) -> S3Result<S3Response> {
-        let (Some(origin), Some(method)) = (request.header("origin"), request.header("access-control-request-method"))
+        let (Some(origin), Some(method)) =
+            (request.header(header::ORIGIN), request.header("access-control-request-method"))
         else {
             return Err(S3Error::with(
                 S3Code::BadRequest,
@@ -237,7 +239,7 @@ fn not_implemented(message: String) -> S3Error {
 }
 
 /// The client says whose bucket it means; another's is refused before anything is done with it.
-fn expect_owner(headers: &HeaderMap, name: &str, bucket: &BucketInfo) -> S3Result<()> {
+fn expect_owner(headers: &HeaderMap, name: HeaderName, bucket: &BucketInfo) -> S3Result<()> {
     match headers.get(name) {
         Some(expected) if expected.as_bytes() != bucket.owner.as_bytes() => Err(S3Error::new(S3Code::AccessDenied)),
         _ => Ok(()),

@@ -11,6 +11,7 @@ pub use target::{Target, percent_decode};
 
 use crate::body::RequestBody;
 use crate::error::{S3Code, S3Error, S3Result};
+use http::header::AsHeaderName;
 use http::{HeaderMap, Method};
 use object_controller::api::Credential;
 use std::net::SocketAddr;
@@ -107,7 +108,7 @@ impl S3Request {
     }
 
     /// The header's value as text; `None` if it is not there or not visible ASCII.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: impl AsHeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|v| v.to_str().ok())
     }
 }

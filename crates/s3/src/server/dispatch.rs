@@ -9,6 +9,7 @@ use crate::auth::{Authenticated, Authenticator, Head};
 use crate::body::{Expectations, Leftover, RequestBody, Source};
 use crate::error::{S3Code, S3Error, S3Result};
 use crate::limits;
+use crate::names;
 use crate::request::{AuthenticationKind, Query, S3Request, Target};
 use crate::response::{S3Body, S3Response};
 use http::request::Parts;
@@ -237,7 +238,7 @@ fn complete(response: &mut S3Response, is_head: bool, resource: &str, request_id
         }
         response.body = S3Body::Empty;
     }
-    response.set(HeaderName::from_static("x-amz-request-id"), request_id);
-    response.set(HeaderName::from_static("x-amz-id-2"), host_id);
+    response.set(names::X_AMZ_REQUEST_ID, request_id);
+    response.set(names::X_AMZ_ID_2, host_id);
     response.headers.insert(header::SERVER, HeaderValue::from_static("Ashlar"));
 }

@@ -105,17 +105,24 @@ impl Guard {
         if self.head_bytes > self.line_budget() {
             return Err(take - 1);
         }
-        self.line.extend_from_slice(&bytes[..take]);
         if end.is_none() {
+            self.line.extend_from_slice(bytes);
             return Ok(take);
         }
-        let mut line = std::mem::take(&mut self.line);
+        // A line that came whole is judged where it lies.
+        let mut begun = std::mem::take(&mut self.line);
+        let line = if begun.is_empty() {
+            &bytes[..take]
+        } else {
+            begun.extend_from_slice(&bytes[..take]);
+            &begun[..]
+        };
         let verdict = match line.strip_suffix(b"\r\n") {
             Some(text) if !text.contains(&b'\r') => self.end_line(text),
             _ => Err(Violation),
         };
-        line.clear();
-        self.line = line;
+        begun.clear();
+        self.line = begun;
         verdict.map(|()| take).map_err(|Violation| take - 1)
     }
 

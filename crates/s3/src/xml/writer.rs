@@ -104,6 +104,13 @@ impl XmlWriter {
         self.end_tag(name);
     }
 
+    /// An element with a number.
+    pub fn number(&mut self, name: &str, value: u64) {
+        self.start_tag(name);
+        self.buf.push_str(itoa::Buffer::new().format(value));
+        self.end_tag(name);
+    }
+
     /// An entity tag, in the (escaped) quotes that S3 puts around it.
     pub fn etag(&mut self, name: &str, value: impl std::fmt::Display) {
         self.start_tag(name);

@@ -56,7 +56,7 @@ impl Asked {
             w.time_ms("LastModified", entry.modified_ms);
             w.etag("ETag", entry.etag);
             paging::write_checksum_kind(w, entry.checksum.as_ref());
-            w.display("Size", entry.size);
+            w.number("Size", entry.size);
             if let Some((id, name)) = &self.owner {
                 paging::write_owner(w, "Owner", id, name);
             }

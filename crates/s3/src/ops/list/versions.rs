@@ -62,7 +62,7 @@ fn write_version(w: &mut XmlWriter, entry: &VersionEntry, encoding: Encoding, ow
     if let Some(object) = &entry.object {
         w.etag("ETag", object.etag);
         paging::write_checksum_kind(w, object.checksum.as_ref());
-        w.display("Size", object.size);
+        w.number("Size", object.size);
         w.text("StorageClass", object.storage_class.as_deref().unwrap_or("STANDARD"));
     }
     paging::write_owner(w, "Owner", owner_id, owner_name);

@@ -5,12 +5,13 @@ use super::range::{self, Selection};
 use crate::access::Access;
 use crate::conditions::{self, Judgement};
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::names;
 use crate::ops::{Service, headers, key_of};
 use crate::policy::Action;
 use crate::request::{Identity, S3Request};
 use crate::response::{S3Body, S3Response};
 use bytes::Bytes;
-use http::{HeaderName, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use object_controller::api::{ObjectInfo, ObjectStore, PartInfo, ReadHandle};
 use types::limits::PART_NUMBER_MAX;
 
@@ -63,7 +64,7 @@ async fn read<S: ObjectStore>(service: &Service<S>, request: &S3Request, want_bo
         Judgement::NotModified => return Ok(not_modified(handle.info())),
         Judgement::Failed(name) => return Err(S3Error::new(S3Code::PreconditionFailed).extra("Condition", name)),
     }
-    let answer = match (part_number, request.header("range")) {
+    let answer = match (part_number, request.header(header::RANGE)) {
         (Some(number), _) => find_part(handle.as_ref(), number).await?,
         (None, Some(text)) => match range::select(text, handle.info().size) {
             Selection::Whole => Answer::Whole,
@@ -97,7 +98,8 @@ fn respond(
     if !info.tags.is_empty() && access.allows(Action::GetObjectTagging, key) {
         response.set(X_AMZ_TAGGING_COUNT, &info.tags.len().to_string());
     }
-    let wants_checksum = request.header("x-amz-checksum-mode").is_some_and(|mode| mode.eq_ignore_ascii_case("enabled"));
+    let wants_checksum =
+        request.header(names::X_AMZ_CHECKSUM_MODE).is_some_and(|mode| mode.eq_ignore_ascii_case("enabled"));
     let (offset, len) = match answer {
         Answer::Whole => {
             if wants_checksum {
@@ -122,7 +124,7 @@ fn respond(
         let range = format!("bytes {offset}-{}/{}", offset + len - 1, info.size);
         response.set(header::CONTENT_RANGE, &range);
     }
-    response.set(header::CONTENT_LENGTH, &len.to_string());
+    response.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
     response.body = match (want_body, len) {
         (false, _) => S3Body::Empty,
         (true, 0) => S3Body::Full(Bytes::new()),

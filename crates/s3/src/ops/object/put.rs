@@ -2,6 +2,7 @@
 
 use crate::conditions;
 use crate::error::{S3Code, S3Error, S3Result};
+use crate::names;
 use crate::ops::{Service, headers, key_of};
 use crate::policy::Action;
 use crate::request::S3Request;
@@ -14,7 +15,7 @@ pub async fn put_object<S: ObjectStore>(service: &Service<S>, mut request: S3Req
     let access = service.access(&request.identity, &bucket);
     access.require_key(Action::PutObject, &key)?;
     let object = headers::new_object(&request.headers)?;
-    if request.headers.contains_key("x-amz-tagging") {
+    if request.headers.contains_key(names::X_AMZ_TAGGING) {
         access.require_key(Action::PutObjectTagging, &key)?;
     }
     for parameter in ["versionId", "partNumber"] {

@@ -6,6 +6,7 @@ use crate::error::{S3Code, S3Error, S3Result};
 use crate::ops::{Service, expect_owner, headers};
 use crate::policy::Action;
 use crate::request::{S3Request, percent_decode};
+use http::HeaderName;
 use object_controller::api::{CopySource, ObjectStore, ReadConditions};
 use types::{BucketName, ObjectKey, VersionId};
 
@@ -43,7 +44,7 @@ pub fn check_source_access<S: ObjectStore>(service: &Service<S>, request: &S3Req
     let header = request.headers.get(HEADER).ok_or_else(|| S3Error::new(S3Code::InvalidRequest))?;
     let source = parse_source(header.as_bytes())?;
     let bucket = service.find_bucket(&source.bucket)?;
-    expect_owner(&request.headers, "x-amz-source-expected-bucket-owner", &bucket)?;
+    expect_owner(&request.headers, HeaderName::from_static("x-amz-source-expected-bucket-owner"), &bucket)?;
     let access = Access::new(&service.policies, &request.identity, &bucket);
     let action = if source.version.is_some() { Action::GetObjectVersion } else { Action::GetObject };
     access.require_key(action, &source.key)?;
