@@ -20,6 +20,8 @@ use crate::route::{Operation, Question, route};
 use crate::server::Handler;
 use http::{HeaderMap, HeaderName, header};
 use object_controller::api::{BucketInfo, ObjectStore};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use types::{BucketName, ObjectKey};
 
@@ -110,57 +112,59 @@ impl<S: ObjectStore> Service<S> {
         found.map_or_else(|| canonical_id.to_owned(), |c| c.account.display_name.clone())
     }
 
+    /// Calls the operation. GET and HEAD, small and frequent, as they are, the others behind a pointer: otherwise every
+    /// request's future would be as large as that of the largest operation, and 15 KiB would be moved about for a HEAD.
     async fn dispatch(&self, operation: Operation, request: S3Request) -> S3Result<S3Response> {
         match operation {
             Operation::ListBuckets => bucket::list_buckets(self, &request),
-            Operation::CreateBucket => bucket::create_bucket(self, request).await,
+            Operation::CreateBucket => boxed(bucket::create_bucket(self, request)).await,
             Operation::HeadBucket => bucket::head_bucket(self, &request),
-            Operation::DeleteBucket => bucket::delete_bucket(self, &request).await,
+            Operation::DeleteBucket => boxed(bucket::delete_bucket(self, &request)).await,
             Operation::GetBucketLocation => bucket::get_location(self, &request),
             Operation::GetBucketVersioning => bucket::get_versioning(self, &request),
-            Operation::PutBucketVersioning => bucket::put_versioning(self, request).await,
+            Operation::PutBucketVersioning => boxed(bucket::put_versioning(self, request)).await,
             Operation::GetBucketTagging => bucket::get_tagging(self, &request),
-            Operation::PutBucketTagging => bucket::put_tagging(self, request).await,
-            Operation::DeleteBucketTagging => bucket::delete_tagging(self, &request).await,
+            Operation::PutBucketTagging => boxed(bucket::put_tagging(self, request)).await,
+            Operation::DeleteBucketTagging => boxed(bucket::delete_tagging(self, &request)).await,
             Operation::GetBucketCors => bucket::get_cors(self, &request),
-            Operation::PutBucketCors => bucket::put_cors(self, request).await,
-            Operation::DeleteBucketCors => bucket::delete_cors(self, &request).await,
+            Operation::PutBucketCors => boxed(bucket::put_cors(self, request)).await,
+            Operation::DeleteBucketCors => boxed(bucket::delete_cors(self, &request)).await,
             Operation::GetBucketPolicy => bucket::get_policy(self, &request),
-            Operation::PutBucketPolicy => bucket::put_policy(self, request).await,
-            Operation::DeleteBucketPolicy => bucket::delete_policy(self, &request).await,
+            Operation::PutBucketPolicy => boxed(bucket::put_policy(self, request)).await,
+            Operation::DeleteBucketPolicy => boxed(bucket::delete_policy(self, &request)).await,
             Operation::GetBucketPolicyStatus => bucket::get_policy_status(self, &request),
             Operation::GetBucketAcl => bucket::get_bucket_acl(self, &request),
-            Operation::PutBucketAcl => bucket::put_bucket_acl(self, request).await,
+            Operation::PutBucketAcl => boxed(bucket::put_bucket_acl(self, request)).await,
             Operation::GetBucketOwnershipControls => bucket::get_ownership(self, &request),
-            Operation::PutBucketOwnershipControls => bucket::put_ownership(self, request).await,
+            Operation::PutBucketOwnershipControls => boxed(bucket::put_ownership(self, request)).await,
             Operation::GetPublicAccessBlock => bucket::get_public_access_block(self, &request),
-            Operation::PutPublicAccessBlock => bucket::put_public_access_block(self, request).await,
-            Operation::DeletePublicAccessBlock => bucket::delete_public_access_block(self, &request).await,
+            Operation::PutPublicAccessBlock => boxed(bucket::put_public_access_block(self, request)).await,
+            Operation::DeletePublicAccessBlock => boxed(bucket::delete_public_access_block(self, &request)).await,
             Operation::DeleteBucketLifecycle => bucket::delete_lifecycle(self, &request),
             Operation::ReadUnset(unset) => bucket::read_unset(self, &request, unset),
-            Operation::ListObjects => list::list_objects(self, &request).await,
-            Operation::ListObjectsV2 => list::list_objects_v2(self, &request).await,
-            Operation::ListObjectVersions => list::list_object_versions(self, &request).await,
-            Operation::ListMultipartUploads => list::list_multipart_uploads(self, &request).await,
+            Operation::ListObjects => boxed(list::list_objects(self, &request)).await,
+            Operation::ListObjectsV2 => boxed(list::list_objects_v2(self, &request)).await,
+            Operation::ListObjectVersions => boxed(list::list_object_versions(self, &request)).await,
+            Operation::ListMultipartUploads => boxed(list::list_multipart_uploads(self, &request)).await,
             Operation::GetObject => object::get_object(self, &request).await,
             Operation::HeadObject => object::head_object(self, &request).await,
-            Operation::PutObject => object::put_object(self, request).await,
-            Operation::PostObject => object::post_object(self, request).await,
-            Operation::CopyObject => object::copy_object(self, &request).await,
-            Operation::DeleteObject => object::delete_object(self, &request).await,
-            Operation::DeleteObjects => object::delete_objects(self, request).await,
-            Operation::GetObjectAttributes => object::get_object_attributes(self, &request).await,
-            Operation::GetObjectTagging => object::get_object_tagging(self, &request).await,
-            Operation::PutObjectTagging => object::put_object_tagging(self, request).await,
-            Operation::DeleteObjectTagging => object::delete_object_tagging(self, &request).await,
-            Operation::GetObjectAcl => object::get_object_acl(self, &request).await,
-            Operation::PutObjectAcl => object::put_object_acl(self, request).await,
-            Operation::CreateMultipartUpload => multipart::create_upload(self, &request).await,
-            Operation::UploadPart => multipart::upload_part(self, request).await,
-            Operation::UploadPartCopy => multipart::upload_part_copy(self, &request).await,
-            Operation::CompleteMultipartUpload => multipart::complete_upload(self, request).await,
-            Operation::AbortMultipartUpload => multipart::abort_upload(self, &request).await,
-            Operation::ListParts => multipart::list_parts(self, &request).await,
+            Operation::PutObject => boxed(object::put_object(self, request)).await,
+            Operation::PostObject => boxed(object::post_object(self, request)).await,
+            Operation::CopyObject => boxed(object::copy_object(self, &request)).await,
+            Operation::DeleteObject => boxed(object::delete_object(self, &request)).await,
+            Operation::DeleteObjects => boxed(object::delete_objects(self, request)).await,
+            Operation::GetObjectAttributes => boxed(object::get_object_attributes(self, &request)).await,
+            Operation::GetObjectTagging => boxed(object::get_object_tagging(self, &request)).await,
+            Operation::PutObjectTagging => boxed(object::put_object_tagging(self, request)).await,
+            Operation::DeleteObjectTagging => boxed(object::delete_object_tagging(self, &request)).await,
+            Operation::GetObjectAcl => boxed(object::get_object_acl(self, &request)).await,
+            Operation::PutObjectAcl => boxed(object::put_object_acl(self, request)).await,
+            Operation::CreateMultipartUpload => boxed(multipart::create_upload(self, &request)).await,
+            Operation::UploadPart => boxed(multipart::upload_part(self, request)).await,
+            Operation::UploadPartCopy => boxed(multipart::upload_part_copy(self, &request)).await,
+            Operation::CompleteMultipartUpload => boxed(multipart::complete_upload(self, request)).await,
+            Operation::AbortMultipartUpload => boxed(multipart::abort_upload(self, &request)).await,
+            Operation::ListParts => boxed(multipart::list_parts(self, &request)).await,
             Operation::Preflight => self.preflight(&request),
             Operation::NotImplemented(name) => Err(not_implemented(format!("{name} is not implemented"))),
             Operation::UnknownSubresource => Err(not_implemented("The sub-resource is not implemented".into())),
@@ -232,6 +236,11 @@ impl<S: ObjectStore> Handler for Service<S> {
         self.add_cors(&trace, operation, &mut response.headers);
         response.operation(operation.name())
     }
+}
+
+/// A future on the heap.
+fn boxed<F: Future>(operation: F) -> Pin<Box<F>> {
+    Box::pin(operation)
 }
 
 fn not_implemented(message: String) -> S3Error {
