@@ -2,17 +2,29 @@
 //!
 //! The stamp stands in front at a fixed place because the proposal is encoded by its proposer and stamped by the driver.
 
-use crate::command::Entry;
+use crate::command::{Command, Entry, KeyCommand, KeyOp};
+use crate::rows::ContentBytes;
 
 const STAMP_BYTES: usize = 8;
 /// Version of what follows the stamp.
 const FORMAT: u8 = 1;
+/// What an entry takes besides an object's bytes, about.
+const HEAD_BYTES: usize = 256;
 
 /// Encodes an entry; its stamp is set by [`stamp`].
 pub(crate) fn encode(entry: &Entry) -> Vec<u8> {
-    let mut out = vec![0; STAMP_BYTES];
+    let mut out = Vec::with_capacity(HEAD_BYTES + inline_bytes(entry));
+    out.extend_from_slice(&[0; STAMP_BYTES]);
     out.push(FORMAT);
     postcard::to_extend(entry, out).expect("a command has nothing that cannot be encoded")
+}
+
+/// Bytes of an object in the entry: with room for them from the start they are copied once.
+fn inline_bytes(entry: &Entry) -> usize {
+    match &entry.command {
+        Command::Key(KeyCommand { op: KeyOp::Put { bytes: ContentBytes::Inline(bytes), .. }, .. }) => bytes.len(),
+        _ => 0,
+    }
 }
 
 /// Writes the stamp.
