@@ -88,7 +88,7 @@ impl Metrics {
         self.sync.observe(seconds);
     }
 
-    /// The text form, with gauges read now.
+    /// The text form, with gauges read now; those whose names end in `_total` are counters.
     pub fn text(&self, gauges: &[(&'static str, &'static str, f64)]) -> String {
         let mut text = String::new();
         if encode(&mut text, &self.registry).is_err() {
@@ -97,7 +97,10 @@ impl Metrics {
         let end = text.rfind("# EOF").unwrap_or(text.len());
         text.truncate(end);
         for (name, help, value) in gauges {
-            let _ = write!(text, "# HELP ashlar_{name} {help}.\n# TYPE ashlar_{name} gauge\nashlar_{name} {value}\n");
+            // OpenMetrics: a counter's family goes without the suffix that its sample has.
+            let (family, kind) = name.strip_suffix("_total").map_or((*name, "gauge"), |family| (family, "counter"));
+            let _ =
+                write!(text, "# HELP ashlar_{family} {help}.\n# TYPE ashlar_{family} {kind}\nashlar_{name} {value}\n");
         }
         text.push_str("# EOF\n");
         text
@@ -150,9 +153,10 @@ mod tests {
         };
         metrics.observe(&observation);
         metrics.observe(&observation);
-        let text = metrics.text(&[("disk_free_bytes", "Free bytes", 12.0)]);
+        let text = metrics.text(&[("disk_free_bytes", "Free bytes", 12.0), ("hits_total", "Hits", 3.0)]);
         assert!(text.contains("ashlar_requests_total{operation=\"GetObject\",code=\"200\"} 2"), "{text}");
         assert!(text.contains("ashlar_sent_bytes_total 8192"), "{text}");
-        assert!(text.contains("ashlar_disk_free_bytes 12\n") && text.ends_with("# EOF\n"), "{text}");
+        assert!(text.contains("gauge\nashlar_disk_free_bytes 12\n") && text.ends_with("# EOF\n"), "{text}");
+        assert!(text.contains("# TYPE ashlar_hits counter\nashlar_hits_total 3\n"), "{text}");
     }
 }

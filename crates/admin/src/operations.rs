@@ -31,6 +31,6 @@ pub trait Operations: Send + Sync + 'static {
     fn scrub(&self, progress: mpsc::Sender<Progress>) -> Answer<'_>;
     /// Drops what is cached of metadata and data, for measurements.
     fn flush_caches(&self) -> Answer<'_>;
-    /// Gauges that are read when metrics are asked for: name, help, value.
+    /// Gauges, and counters (names in `_total`), that are read when metrics are asked for: name, help, value.
     fn gauges(&self) -> Vec<(&'static str, &'static str, f64)>;
 }

@@ -9,8 +9,10 @@ use env::Env;
 use env::disk::Disk;
 use env::real_disk::RealDisk;
 use extent_store::DiskIdentity;
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use types::{ClusterId, DiskId, NodeId};
@@ -257,6 +259,27 @@ impl Folders {
         let more = usize::from(rf).saturating_sub(kept.len());
         kept.extend(others.into_iter().take(more));
         Ok(kept.into_iter().map(|f| f.disk.clone() as Arc<dyn Disk>).collect())
+    }
+
+    /// With copies: each pair of folders that lie on one device, as sentences. They die together.
+    pub fn shared_devices(&self, rf: u8) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let mut first_of: BTreeMap<u64, &Path> = BTreeMap::new();
+        for folder in self.folders.iter().filter(|_| rf > 1) {
+            // A folder that is open and cannot be asked for its device says so elsewhere.
+            let Ok(about) = std::fs::metadata(&folder.path) else { continue };
+            match first_of.entry(about.dev()) {
+                Entry::Vacant(new) => {
+                    new.insert(&folder.path);
+                }
+                Entry::Occupied(first) => warnings.push(format!(
+                    "data folders {} and {} lie on one device: copies on both are lost together; put each on a disk of its own",
+                    first.get().display(),
+                    folder.path.display()
+                )),
+            }
+        }
+        warnings
     }
 
     /// Disks with metadata that the operator now says are gone.

@@ -118,9 +118,9 @@ pub enum UserCommand {
 
 #[derive(Args)]
 pub struct InspectArgs {
-    /// Data folder to look into.
-    #[arg(long, global = true, default_value = "./ashlar-data")]
-    pub data_dir: PathBuf,
+    /// Data folder to look into; `object` takes several, in case copies of the metadata are not where they were.
+    #[arg(long = "data-dir", value_name = "DIR", global = true, default_value = "./ashlar-data")]
+    pub data_dirs: Vec<PathBuf>,
     /// Answer in JSON.
     #[arg(long, global = true)]
     pub json: bool,
@@ -142,7 +142,7 @@ pub enum InspectCommand {
     },
     /// Segments and records of the Raft log.
     Log,
-    /// Where an object's bytes are (asks the metadata tree of a stopped server).
+    /// Where an object's bytes are (asks the metadata of a stopped server, all of its copies).
     Object {
         bucket: String,
         key: String,

@@ -1,10 +1,11 @@
 //! `ashlar inspect`: what is in a data folder, in words or as JSON.
 //!
 //! Promises: `disk`, `egroup`, `extent` and `log` only read, and may look at the folder of a running server (what is being written
-//! just then may look torn). `object` opens the metadata of a *stopped* server as a start does, reads, and closes it.
+//! just then may look torn). `object` ([`object`]) opens the metadata of a *stopped* server as a start does, reads, and closes it.
 //! Bytes of objects are never shown. Refuses to know: how to mend anything.
 
-use crate::birth::FIRST_NODE;
+mod object;
+
 use crate::cli::{InspectArgs, InspectCommand};
 use crate::server::Failure;
 use env::Env;
@@ -12,25 +13,17 @@ use env::buf::{AlignedBuf, BufPool};
 use env::disk::{Caching, Disk, DiskCounters, DiskFile, Open, Space};
 use env::real_disk::RealDisk;
 use extent_store::{Depth, DiskIdentity, DiskStore, FoundFile, FrameScan, Scanned, StoreConfig};
-use metadata::directory::Directory;
 use metadata::log::format::{self, BLOCK_BYTES, FIRST_FRAME, FrameHeader, Item, SegmentHeader};
-use metadata::node::{FolderConfig, Metadata, MetadataConfig};
-use metadata::read::object::Lookup;
-use metadata::read::{ReadError, content, object, root};
-use metadata::rows::{BodyId, BodyRow, ContentBytes, DataRef, Run};
-use metadata::tree::Read;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use types::{BucketId, BucketName, GroupId, ObjectKey, VersionId};
+use types::GroupId;
 
 /// Buffers of a tool: two full frames.
 const BUFFER_BYTES: usize = 4 << 20;
-/// Parts of a manifest that are shown.
-const PARTS_SHOWN: usize = 10_000;
 
 /// An answer in both forms.
 struct Shown {
@@ -43,18 +36,25 @@ struct Shown {
 /// Prints. The exit code is 1 when what was asked for is damaged or not there.
 pub fn run(args: InspectArgs) -> Result<ExitCode, Failure> {
     let shown = match &args.command {
-        InspectCommand::Disk => show_disk(&args.data_dir)?,
-        InspectCommand::Egroup { group } => show_group(&args.data_dir, parse_group(group)?)?,
-        InspectCommand::Extent { group, offset } => show_extent(&args.data_dir, parse_group(group)?, *offset)?,
-        InspectCommand::Log => show_log(&args.data_dir)?,
+        InspectCommand::Disk => show_disk(only(&args.data_dirs)?)?,
+        InspectCommand::Egroup { group } => show_group(only(&args.data_dirs)?, parse_group(group)?)?,
+        InspectCommand::Extent { group, offset } => show_extent(only(&args.data_dirs)?, parse_group(group)?, *offset)?,
+        InspectCommand::Log => show_log(only(&args.data_dirs)?)?,
         InspectCommand::Object { bucket, key, version_id } => {
-            show_object(&args.data_dir, bucket, key, version_id.as_deref())?
+            object::show(&args.data_dirs, bucket, key, version_id.as_deref())?
         }
     };
     let text = if args.json { format!("{}\n", shown.json) } else { shown.text };
     // A reader that went away (a pager) is no failure of ours.
     let _ = io::stdout().write_all(text.as_bytes());
     Ok(if shown.bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn only(paths: &[PathBuf]) -> Result<&Path, Failure> {
+    match paths {
+        [path] => Ok(path),
+        _ => Err("only `inspect object` looks into several folders at once: name one --data-dir".into()),
+    }
 }
 
 fn parse_group(text: &str) -> Result<GroupId, Failure> {
@@ -66,9 +66,16 @@ fn in_folder<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> Failure {
     move |error| format!("data folder {path}: {error}").into()
 }
 
+fn open_disk(path: &Path) -> Result<RealDisk, Failure> {
+    RealDisk::open(path, false).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => in_folder(path)("it is not there; name the data folder of a server with --data-dir"),
+        _ => in_folder(path)(error),
+    })
+}
+
 /// The folder's disk and extent store; nothing in it is changed.
 fn open_store(path: &Path) -> Result<(DiskStore, Arc<ReadOnly>), Failure> {
-    let disk = Arc::new(ReadOnly(RealDisk::open(path, false).map_err(in_folder(path))?));
+    let disk = Arc::new(ReadOnly(open_disk(path)?));
     let identity = DiskIdentity::read(&*disk).map_err(in_folder(path))?;
     let identity = identity.ok_or_else(|| in_folder(path)("it was never a data folder of a server"))?;
     let config = StoreConfig::new(BufPool::new(BUFFER_BYTES));
@@ -120,7 +127,10 @@ fn show_disk(path: &Path) -> Result<Shown, Failure> {
 /// The files of a group on this disk; an error if there is none.
 fn files_of(store: &DiskStore, path: &Path, group: GroupId) -> Result<Vec<FoundFile>, Failure> {
     let files: Vec<_> = store.list_files().into_iter().filter(|file| file.group == group).collect();
-    if files.is_empty() { Err(in_folder(path)(format!("no file of group {group}"))) } else { Ok(files) }
+    match files.is_empty() {
+        true => Err(in_folder(path)(format!("no file of group {group}; `inspect disk` lists those that are here"))),
+        false => Ok(files),
+    }
 }
 
 fn scan(store: &DiskStore, path: &Path, file: &FoundFile) -> Result<FrameScan, Failure> {
@@ -217,17 +227,26 @@ struct Segment {
     name: String,
     header: SegmentHeader,
     frames: Vec<(FrameHeader, Vec<Item>)>,
+    /// Where the frames end although there are some of the same use of the segment behind: no torn tail looks like that.
+    damaged_at: Option<u64>,
 }
 
 fn show_log(path: &Path) -> Result<Shown, Failure> {
-    let disk = ReadOnly(RealDisk::open(path, false).map_err(in_folder(path))?);
+    let disk = ReadOnly(open_disk(path)?);
     let mut shown = Shown { text: String::new(), json: Value::Null, bad: false };
     let mut values = Vec::new();
-    for dir in disk.list("log").map_err(in_folder(path))? {
+    let logs = disk.list("log").unwrap_or_default();
+    if logs.is_empty() {
+        return Err(in_folder(path)(
+            "no log is here; with several data folders only some keep the metadata and its log",
+        ));
+    }
+    for dir in logs {
         let dir = format!("log/{dir}");
         for name in disk.list(&dir).unwrap_or_default().into_iter().filter(|name| name.ends_with(".seg")) {
             match read_segment(&disk, &format!("{dir}/{name}")) {
                 Ok(Some(segment)) => {
+                    shown.bad |= segment.damaged_at.is_some();
                     segment_text(&segment, &mut shown.text);
                     values.push(segment_json(&segment));
                 }
@@ -257,12 +276,12 @@ fn read_segment(disk: &dyn Disk, name: &str) -> io::Result<Option<Segment>> {
         found = found.or(SegmentHeader::decode(&block));
     }
     let Some(header) = found.filter(|header| header.segment != 0) else { return Ok(None) };
-    let mut segment = Segment { name: name.to_owned(), header, frames: Vec::new() };
+    let mut segment = Segment { name: name.to_owned(), header, frames: Vec::new(), damaged_at: None };
     let mut at = u64::from(FIRST_FRAME);
     // Ends at the first block that is no frame of this use of the segment: the log's end, or damage.
     while file.read_at(&mut block, at)? == BLOCK_BYTES {
         let Some(frame) = FrameHeader::peek(&block) else { break };
-        let ours = frame.at.segment == header.segment && u64::from(frame.at.offset) == at && frame.log == header.log;
+        let ours = is_of(&frame, &header, at);
         let bytes = format::frame_bytes(frame.payload_bytes as usize);
         if !ours || at + bytes as u64 > u64::from(header.segment_bytes) {
             break;
@@ -276,7 +295,18 @@ fn read_segment(disk: &dyn Disk, name: &str) -> io::Result<Option<Segment>> {
         segment.frames.push((frame, Item::decode_all(payload, frame.items).unwrap_or_default()));
         at += bytes as u64;
     }
+    let mut behind = at + BLOCK_BYTES as u64;
+    while segment.damaged_at.is_none() && file.read_at(&mut block, behind)? == BLOCK_BYTES {
+        let frame = FrameHeader::peek(&block).filter(|frame| is_of(frame, &header, behind));
+        segment.damaged_at = frame.map(|_| at);
+        behind += BLOCK_BYTES as u64;
+    }
     Ok(Some(segment))
+}
+
+/// Whether a frame found at `offset` was written there in this use of the segment.
+fn is_of(frame: &FrameHeader, header: &SegmentHeader, offset: u64) -> bool {
+    frame.at.segment == header.segment && u64::from(frame.at.offset) == offset && frame.log == header.log
 }
 
 fn bytes_of(payload: &[u8]) -> hyper::body::Bytes {
@@ -297,6 +327,12 @@ fn segment_text(segment: &Segment, text: &mut String) {
         for item in items {
             let _ = writeln!(text, "{:>12} {}", "", item_text(item));
         }
+    }
+    if let Some(at) = segment.damaged_at {
+        let _ = writeln!(
+            text,
+            "{at:>12} DAMAGED: there are frames behind this place; start with this folder's copies, if any"
+        );
     }
 }
 
@@ -330,111 +366,9 @@ fn segment_json(segment: &Segment) -> Value {
         "segment": segment.header.segment,
         "log": format!("{:016x}", segment.header.log),
         "segment_bytes": segment.header.segment_bytes,
+        "damaged_at": segment.damaged_at,
         "frames": segment.frames.iter().map(frame).collect::<Vec<_>>(),
     })
-}
-
-fn show_object(path: &Path, bucket: &str, key: &str, version: Option<&str>) -> Result<Shown, Failure> {
-    let bucket = BucketName::new(bucket).map_err(|_| format!("'{bucket}' is not the name of a bucket"))?;
-    let key = ObjectKey::new(key).map_err(|_| format!("'{key}' is not a key"))?;
-    let version: Option<VersionId> =
-        version.map(str::parse).transpose().map_err(|_| "--version-id is not the id of a version")?;
-    let disk = RealDisk::open(path, false).map_err(in_folder(path))?;
-    disk.lock().map_err(|error| match error.kind() {
-        io::ErrorKind::ResourceBusy => {
-            in_folder(path)("a server runs on it; stop that first: an object is looked up as a start does")
-        }
-        _ => in_folder(path)(error),
-    })?;
-    let folder = FolderConfig { disk: Arc::new(disk), dir: String::new() };
-    let config = MetadataConfig::small(Env::system(2), FIRST_NODE, vec![folder]);
-    let machine = Box::new(metadata::apply::Schema::new(Arc::new(Directory::default())));
-    let metadata = Metadata::open(config, machine).map_err(|error| {
-        in_folder(path)(format!("{error} (a store with copies of its metadata cannot be looked at by one folder)"))
-    })?;
-    let json = describe(&metadata.snapshot(), &bucket, &key, version);
-    metadata.close();
-    let json = json.map_err(in_folder(path))?;
-    let text = serde_json::to_string_pretty(&json)? + "\n";
-    let bad = json.get("missing").is_some();
-    Ok(Shown { text, json, bad })
-}
-
-fn describe(
-    read: &dyn Read,
-    name: &BucketName,
-    key: &ObjectKey,
-    version: Option<VersionId>,
-) -> Result<Value, ReadError> {
-    let Some(bucket) = root::bucket_by_name(read, name)? else { return Ok(json!({ "missing": "bucket" })) };
-    let row = match object::lookup(read, bucket.id, key, version, true)? {
-        Lookup::Live(row) => row,
-        Lookup::NoSuchKey(marker) => {
-            return Ok(json!({ "missing": "key", "delete_marker": marker.map(|id| id.to_string()) }));
-        }
-        Lookup::NoSuchVersion => return Ok(json!({ "missing": "version" })),
-        Lookup::DeleteMarker(id, at) => return Ok(json!({ "delete_marker": id.to_string(), "modified_ms": at })),
-    };
-    let Some(object) = &row.object else { return Ok(json!({ "missing": "object" })) };
-    let bodies = match object.data {
-        DataRef::Body(id) => vec![body(read, bucket.id, key, BodyId::whole(id))?],
-        DataRef::Manifest { id, .. } => content::manifest(read, bucket.id, key, id, 0, PARTS_SHOWN)?
-            .iter()
-            .map(|part| {
-                let body = body(read, bucket.id, key, part.body_id(id))?;
-                Ok(json!({ "part": part.number, "offset": part.offset, "size": part.size, "body": body }))
-            })
-            .collect::<Result<_, ReadError>>()?,
-    };
-    Ok(json!({
-        "bucket_id": bucket.id.to_string(),
-        "key": key.as_str(),
-        "version": row.version_id().to_string(),
-        "sequence": row.sequence,
-        "size": object.size,
-        "etag": object.etag.to_string(),
-        "modified_ms": row.modified_ms,
-        "bodies": bodies,
-    }))
-}
-
-fn body(read: &dyn Read, bucket: BucketId, key: &ObjectKey, id: BodyId) -> Result<Value, ReadError> {
-    Ok(match content::body(read, bucket, key, id)? {
-        None => json!({ "missing": id.id.to_string() }),
-        Some(BodyRow::Content { bytes: ContentBytes::Inline(bytes), .. }) => json!({ "inline_bytes": bytes.len() }),
-        Some(BodyRow::Content { size, bytes: ContentBytes::Extents { runs, .. } }) => {
-            json!({ "content": id.id.to_string(), "size": size, "runs": runs_json(read, &runs)? })
-        }
-        Some(BodyRow::Reference(reference)) => json!({
-            "owner": id.id.to_string(),
-            "content": reference.content.to_string(),
-            "home_bucket_id": reference.home.bucket.to_string(),
-            "home_key": reference.home.key.as_str(),
-            "offset": reference.offset,
-            "size": reference.size,
-            "runs": runs_json(read, &reference.runs)?,
-        }),
-    })
-}
-
-fn runs_json(read: &dyn Read, runs: &[Run]) -> Result<Vec<Value>, ReadError> {
-    let mut values = Vec::new();
-    for run in runs {
-        let record = root::group(read, run.group)?;
-        let replicas = record.iter().flat_map(|r| &r.replicas);
-        let replicas: Vec<_> = replicas
-            .map(|r| json!({ "disk": r.disk.to_string(), "generation": r.file_generation, "state": format!("{:?}", r.state) }))
-            .collect();
-        values.push(json!({
-            "group": run.group.to_string(),
-            "offset": run.offset,
-            "extents": run.extents,
-            "last_bytes": run.last_bytes,
-            "group_state": record.as_ref().map(|r| format!("{:?}", r.state)),
-            "replicas": replicas,
-        }));
-    }
-    Ok(values)
 }
 
 /// Runs a future of the extent store, whose work is done by its own threads. The caller is on no runtime.

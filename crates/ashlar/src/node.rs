@@ -19,11 +19,15 @@ const FAILURE_CHECK: Duration = Duration::from_millis(200);
 pub struct Node {
     cluster: ClusterId,
     env: Env,
+    /// When it was put together, on the monotonic clock.
+    started: Duration,
     metadata: Metadata,
     /// Lost disks, as of the start.
     missing: Vec<DiskId>,
     controller: Arc<Controller>,
     curator: Curator,
+    /// What its operator should change, as of the start.
+    warnings: Vec<String>,
 }
 
 impl Node {
@@ -35,8 +39,10 @@ impl Node {
         missing: Vec<DiskId>,
         controller: Controller,
         curator: Curator,
+        warnings: Vec<String>,
     ) -> Node {
-        Node { cluster, env, metadata, missing, controller: Arc::new(controller), curator }
+        let started = env.clock.monotonic();
+        Node { cluster, env, started, metadata, missing, controller: Arc::new(controller), curator, warnings }
     }
 
     /// Its controller.
@@ -123,8 +129,9 @@ impl Operations for Node {
             "cluster": self.cluster.to_string(),
             "rf": self.controller.rf(),
             "session": self.controller.session().1,
-            "uptime_seconds": self.env.clock.monotonic().as_secs(),
+            "uptime_seconds": self.env.clock.monotonic().saturating_sub(self.started).as_secs(),
             "disks": self.disks(),
+            "warnings": self.warnings,
             "disks_missing": self.missing.iter().map(DiskId::to_string).collect::<Vec<_>>(),
             "metadata_folders_in_set": stats.logs.len(),
             "metadata_folders_wanted": self.controller.rf(),
@@ -174,6 +181,7 @@ impl Operations for Node {
             let h = disk.health();
             health.syncs += h.syncs;
             health.data_reads += h.data_reads;
+            health.inline_reads += h.inline_reads;
             health.appended_bytes += h.appended_bytes;
             health.damaged_reads += h.damaged_reads;
             if let Ok(space) = disk.space() {
@@ -201,6 +209,32 @@ impl Operations for Node {
                 self.clock_behind_seconds() as f64,
             ),
             ("findings_waiting", "Replicas that wait for repair", self.controller.findings().waiting() as f64),
+            (
+                "metadata_cache_hits_total",
+                "Blocks of the metadata tree that its cache had, since the start",
+                stats.tree.cache_hits as f64,
+            ),
+            (
+                "metadata_cache_misses_total",
+                "Blocks of the metadata tree that had to be read, since the start",
+                stats.tree.cache_misses as f64,
+            ),
+            ("metadata_cache_bytes", "Bytes of the metadata tree's cache in use", stats.tree.cache_bytes as f64),
+            (
+                "data_cache_hits_total",
+                "Reads of extent groups that the page cache answered without waiting, since the start",
+                health.inline_reads as f64,
+            ),
+            (
+                "data_cache_misses_total",
+                "Reads of extent groups that waited for a disk, since the start",
+                health.data_reads.saturating_sub(health.inline_reads) as f64,
+            ),
+            (
+                "panicked_stories",
+                "Pieces of background work that panicked since the start: each is a bug to be reported",
+                self.controller.panicked_stories() as f64,
+            ),
         ]
     }
 }

@@ -114,6 +114,10 @@ async fn open_node(
     let read_buffers = BufPool::new(budget.read_bytes);
     let directory = Arc::new(Directory::default());
     let cluster = folders.cluster;
+    let warnings = folders.shared_devices(args.rf);
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
     let opened = {
         let (args, env, read_buffers) = (args.clone(), env.clone(), read_buffers.clone());
         let directory = directory.clone();
@@ -139,7 +143,7 @@ async fn open_node(
     })
     .await?;
     let curator = curator::Curator::start(controller.clone(), curator_config(args, &env));
-    Ok(Arc::new(Node::new(cluster, env, opened.metadata, opened.missing, controller, curator)))
+    Ok(Arc::new(Node::new(cluster, env, opened.metadata, opened.missing, controller, curator, warnings)))
 }
 
 /// A start after a crash may find so much to compact that nothing is taken. Waits, but not for ever: then the start says so.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub use pool::Pool;
 pub use scheduler::{Event, Scheduler, SimHandle};
-pub use worker::{HandlerPanicked, SubmitError, Worker};
+pub use worker::{Gather, HandlerPanicked, SubmitError, Worker};
 
 /// How workers run. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -9,9 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use env::Env;
-use env::tasks::{Event, SubmitError, Tasks, Worker};
+use env::tasks::{Event, Gather, SubmitError, Tasks, Worker};
 use tokio::sync::oneshot;
 
 /// A worker whose first batch waits for `go`, so that more can be queued behind it.
@@ -313,4 +314,54 @@ fn a_power_cut_drops_everything_unhandled() {
     sim.scheduler.run();
     assert_eq!(drops.load(Ordering::SeqCst), 2);
     assert!(matches!(worker.submit(2), Err(SubmitError::Closed(2))));
+}
+
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A worker that handled a batch of six while two more messages came, and is then let go: eight senders, as far as it knows.
+fn crowded(gather: Gather) -> (Worker<u32>, Receiver<Vec<u32>>) {
+    let (go, gate) = channel();
+    let (report, batches) = channel();
+    let worker = Worker::spawn_gathering(&Tasks::threads(1), "crowd", 100, 100, gather, move |batch: Vec<u32>| {
+        report.send(batch).unwrap();
+        // An error once nobody holds the gate any more.
+        let _: Result<(), _> = gate.recv();
+    });
+    worker.submit(0).unwrap();
+    assert_eq!(batches.recv().unwrap(), [0]);
+    (1..=6).for_each(|n| worker.submit(n).unwrap());
+    go.send(()).unwrap();
+    assert_eq!(batches.recv().unwrap(), [1, 2, 3, 4, 5, 6]);
+    (7..=8).for_each(|n| worker.submit(n).unwrap());
+    (worker, batches)
+}
+
+#[test]
+fn most_of_a_crowd_of_senders_is_waited_for() {
+    let (worker, batches) = crowded(Gather { few: 7, at_most: LONG });
+    // So many that the wait ends also if the worker looks only when all are there, and takes the crowd for a larger one.
+    for n in 9..=24 {
+        worker.submit(n).unwrap();
+        std::thread::yield_now();
+    }
+    assert!(batches.recv().unwrap().len() >= 6, "three quarters of eight");
+}
+
+#[test]
+fn among_few_senders_nobody_is_waited_for() {
+    let (_worker, batches) = crowded(Gather { few: 8, at_most: LONG });
+    assert_eq!(batches.recv().unwrap(), [7, 8]);
+}
+
+#[test]
+fn a_crowd_that_went_away_is_waited_for_only_so_long() {
+    let (_worker, batches) = crowded(Gather { few: 7, at_most: Duration::from_millis(1) });
+    assert_eq!(batches.recv().unwrap(), [7, 8]);
+}
+
+#[test]
+fn closing_ends_the_wait_for_a_crowd() {
+    let (worker, batches) = crowded(Gather { few: 7, at_most: LONG });
+    worker.join().unwrap();
+    assert_eq!(batches.iter().flatten().collect::<Vec<_>>(), [7, 8]);
 }

@@ -1,5 +1,7 @@
 //! Limits of the log, the tree and the driver, with their arithmetic.
 
+use std::time::Duration;
+
 /// Proposals accepted and not answered. At 1 KiB each, 4 MiB; at 16 KiB of inline body, what `IN_FLIGHT_BYTES` allows.
 pub const IN_FLIGHT_PROPOSALS: usize = 4096;
 /// Bytes of encoded entries accepted and not answered.
@@ -10,6 +12,11 @@ pub const DRIVER_QUEUE: usize = IN_FLIGHT_PROPOSALS + 64;
 pub const BATCH_PROPOSALS: usize = 1024;
 /// Bytes of entries gathered into one append, above which the rest waits for the next: 2 MiB are about 1 ms of device time.
 pub const BATCH_BYTES: usize = 2 << 20;
+/// Writers up to which the log never waits for more of them: among so few a wait costs more than the sync it saves.
+pub const GATHER_FEW: usize = 16;
+/// How long the log waits for the rest of a crowd of writers: a few syncs. Of 64 writers on two cores about 9 come in a
+/// millisecond, and this makes 13 of the 9 that one append would take.
+pub const GATHER_AT_MOST: Duration = Duration::from_micros(500);
 /// Bytes an entry may take in the log beside the encoded command: stamp, Raft's fields.
 pub const ENTRY_ENVELOPE_BYTES: usize = 64;
 /// A tree that holds this many times its memtable limit in memory makes proposals be answered "busy".

@@ -1,6 +1,7 @@
 //! The bounded queue behind a worker.
 //!
-//! Promises: first in first out; never more than its bound; batches are taken under one lock.
+//! Promises: first in first out; never more than its bound; batches are taken under one lock; a crowd of senders is gathered for
+//! a bounded while (see [`Gather`]), one that is not there is never waited for.
 //! Refuses to know: who takes the batches, a thread or the simulation.
 
 use std::collections::VecDeque;
@@ -8,7 +9,7 @@ use std::collections::VecDeque;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
-use super::worker::SubmitError;
+use super::worker::{Gather, SubmitError};
 
 /// A queue longer than this grows on demand instead of being allocated up front.
 const PREALLOCATED_MESSAGES: usize = 1024;
@@ -29,6 +30,10 @@ struct State<M> {
     closed: bool,
     ended: bool,
     poisoned: bool,
+    /// Messages that are worth waking the worker for.
+    wake_at: usize,
+    /// Messages of the last batch.
+    last_batch: usize,
 }
 
 impl<M> Queue<M> {
@@ -37,7 +42,14 @@ impl<M> Queue<M> {
         let messages = VecDeque::with_capacity(bound.min(PREALLOCATED_MESSAGES));
         Queue {
             bound,
-            state: Mutex::new(State { messages, closed: false, ended: false, poisoned: false }),
+            state: Mutex::new(State {
+                messages,
+                closed: false,
+                ended: false,
+                poisoned: false,
+                wake_at: 1,
+                last_batch: 0,
+            }),
             ready: Condvar::new(),
             ended: Condvar::new(),
             room: Notify::new(),
@@ -53,8 +65,11 @@ impl<M> Queue<M> {
             return Err(SubmitError::Full(message));
         }
         state.messages.push_back(message);
+        let wake = state.messages.len() >= state.wake_at;
         drop(state);
-        self.ready.notify_one();
+        if wake {
+            self.ready.notify_one();
+        }
         Ok(())
     }
 
@@ -74,13 +89,23 @@ impl<M> Queue<M> {
         self.state.lock().messages.len()
     }
 
-    /// Waits for the first message, then takes what is there, at most `max`; empty when closed and drained.
-    pub(super) fn wait_batch(&self, max: usize) -> Vec<M> {
+    /// Waits for the first message, gathers a crowd if there is one, then takes what is there, at most `max`; empty when closed
+    /// and drained.
+    pub(super) fn wait_batch(&self, max: usize, gather: Gather) -> Vec<M> {
         let mut state = self.state.lock();
         while state.messages.is_empty() && !state.closed {
             self.ready.wait(&mut state);
         }
+        let senders = state.last_batch + state.messages.len();
+        let enough = gather.enough(senders).min(max);
+        if state.messages.len() < enough && !state.closed {
+            state.wake_at = enough;
+            // Woken by enough, by closing or by time: whichever it was, what is there is taken.
+            self.ready.wait_for(&mut state, gather.at_most);
+            state.wake_at = 1;
+        }
         let batch = take(&mut state.messages, max);
+        state.last_batch = batch.len();
         drop(state);
         self.room.notify_waiters();
         batch

@@ -7,6 +7,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle, ThreadId};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -42,6 +43,29 @@ impl<M> SubmitError<M> {
 impl<M> fmt::Debug for SubmitError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_full() { "Full" } else { "Closed" })
+    }
+}
+
+/// When a free worker lets messages gather instead of taking the few that are there.
+///
+/// Senders that wait for their answers send again soon after them: the last batch and those who came meanwhile are about as
+/// many as there are. A handler whose cost is one sync a batch then does well to wait for most of them, for a moment; alone, or
+/// among few, nobody waits. Simulated workers do not look at it: there the seed makes the batches.
+#[derive(Clone, Copy, Debug)]
+pub struct Gather {
+    /// Senders up to which nothing is waited for.
+    pub few: usize,
+    /// How long is waited at most.
+    pub at_most: Duration,
+}
+
+impl Gather {
+    /// Nothing is ever waited for.
+    pub const NEVER: Gather = Gather { few: usize::MAX, at_most: Duration::ZERO };
+
+    /// Messages of so many senders that are not waited beyond.
+    pub(super) fn enough(&self, senders: usize) -> usize {
+        if senders <= self.few { 0 } else { senders - senders / 4 }
     }
 }
 
@@ -92,10 +116,22 @@ impl<M: Send + 'static> Worker<M> {
         max_batch: usize,
         handler: impl FnMut(Vec<M>) + Send + 'static,
     ) -> Worker<M> {
+        Worker::spawn_gathering(tasks, name, queue, max_batch, Gather::NEVER, handler)
+    }
+
+    /// Starts a worker that lets the messages of a crowd gather.
+    pub fn spawn_gathering(
+        tasks: &Tasks,
+        name: &str,
+        queue: usize,
+        max_batch: usize,
+        gather: Gather,
+        handler: impl FnMut(Vec<M>) + Send + 'static,
+    ) -> Worker<M> {
         assert!(max_batch > 0, "a batch of nothing");
         let queue = Arc::new(Queue::new(queue));
         let run = match tasks {
-            Tasks::Threads(_) => spawn_thread(name, queue.clone(), max_batch, handler),
+            Tasks::Threads(_) => spawn_thread(name, queue.clone(), max_batch, gather, handler),
             Tasks::Simulated(scheduler) => {
                 Run::Simulated(SimWorker::register(scheduler, name, queue.clone(), max_batch, Box::new(handler)))
             }
@@ -162,21 +198,22 @@ fn spawn_thread<M: Send + 'static>(
     name: &str,
     queue: Arc<Queue<M>>,
     max_batch: usize,
+    gather: Gather,
     handler: impl FnMut(Vec<M>) + Send + 'static,
 ) -> Run<M> {
     let worker_name = name.to_owned();
     let handle = Builder::new()
         .name(name.to_owned())
-        .spawn(move || serve(&worker_name, &queue, max_batch, handler))
+        .spawn(move || serve(&worker_name, &queue, max_batch, gather, handler))
         .expect("the process may start the few threads it is built of");
     Run::Thread { id: handle.thread().id(), handle: Mutex::new(Some(handle)) }
 }
 
 /// The thread's life: batches until closed and drained, or until the handler panics.
-fn serve<M>(name: &str, queue: &Queue<M>, max_batch: usize, mut handler: impl FnMut(Vec<M>)) {
+fn serve<M>(name: &str, queue: &Queue<M>, max_batch: usize, gather: Gather, mut handler: impl FnMut(Vec<M>)) {
     let end = EndOnDrop(queue);
     loop {
-        let batch = queue.wait_batch(max_batch);
+        let batch = queue.wait_batch(max_batch, gather);
         if batch.is_empty() {
             break;
         }

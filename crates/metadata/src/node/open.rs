@@ -7,7 +7,7 @@ use super::refill::refill;
 use super::space::Space;
 use super::{FolderConfig, Inner, MetadataConfig, Session};
 use crate::dirs::create_durable;
-use crate::limits::{BATCH_PROPOSALS, DRIVER_QUEUE, LOG_SEGMENTS_MIN};
+use crate::limits::{BATCH_PROPOSALS, DRIVER_QUEUE, GATHER_AT_MOST, GATHER_FEW, LOG_SEGMENTS_MIN};
 use crate::log::format::{HardState, LogEntry};
 use crate::log::{Log, LogConfig, LogError, LogSet, OpenError, OpenedSet, Recovered, SetError};
 use crate::rows::Home;
@@ -19,7 +19,7 @@ use crate::shard::rows::{Applied, put_applied, put_shard, read_shards};
 use crate::shard::shared::Shared;
 use crate::shard::{KeyRange, ROOT, Shard, ShardId, StateMachine};
 use crate::tree::{LsmConfig, LsmTree, MemTree, Snapshot, Tree, TreeError, WriteBatch};
-use env::tasks::Worker;
+use env::tasks::{Gather, Worker};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -376,8 +376,10 @@ fn start(
     let apply: Worker<ToApply> =
         Worker::spawn(tasks, "meta-apply", DRIVER_QUEUE, BATCH_PROPOSALS, move |messages| applier.handle(messages));
     driver.connect(apply.clone());
+    let gather = Gather { few: GATHER_FEW, at_most: GATHER_AT_MOST };
+    let log = move |messages| driver.handle(messages);
     let driver: Worker<ToDriver> =
-        Worker::spawn(tasks, "meta-log", DRIVER_QUEUE, BATCH_PROPOSALS, move |messages| driver.handle(messages));
+        Worker::spawn_gathering(tasks, "meta-log", DRIVER_QUEUE, BATCH_PROPOSALS, gather, log);
     slots.driver.set(driver.clone());
     slots.apply.set(apply.clone());
     // A log or tree that is too long since the last run makes proposals be turned away, so nothing else would bring this up.

@@ -169,7 +169,10 @@ impl Tree for LsmTree {
     }
 
     fn stats(&self) -> TreeStats {
+        let blocks = self.tree.metrics();
         TreeStats {
+            cache_hits: blocks.block_load_cached_count() as u64,
+            cache_misses: blocks.block_load_io_count() as u64,
             unflushed_bytes: self.flush_bytes(),
             young_runs: self.tree.l0_run_count(),
             disk_bytes: self.tree.disk_space(),

@@ -79,6 +79,10 @@ pub struct TreeStats {
     pub disk_bytes: u64,
     /// Bytes of the block cache in use.
     pub cache_bytes: u64,
+    /// Blocks (of rows, of indexes, of filters) that the block cache had, since the start.
+    pub cache_hits: u64,
+    /// Blocks that had to be read from the disk or the page cache, since the start.
+    pub cache_misses: u64,
 }
 
 /// An ordered, versioned map with one writer, many readers and flushes that it is told to make.

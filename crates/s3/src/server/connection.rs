@@ -98,9 +98,6 @@ pub async fn run<H: Handler>(
     shared: Arc<Shared<H>>,
     mut stop: watch::Receiver<bool>,
 ) {
-    if let Err(e) = stream.set_nodelay(true) {
-        tracing::debug!(error = %e, "TCP_NODELAY could not be set");
-    }
     let stream = GuardedStream::new(stream);
     let connection = Arc::new(ConnectionState::new(remote, stream.interim()));
     let service = RequestService { shared, connection: Arc::clone(&connection) };

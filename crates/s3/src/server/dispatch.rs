@@ -3,7 +3,7 @@
 //! Promises: nothing reaches the handler before its target was parsed and its credentials held; every answer carries the ids.
 
 use super::connection::ConnectionState;
-use super::reply::{Account, ReplyBody, micros_since};
+use super::reply::{Account, ReplyBody};
 use super::{Handler, Observer, ServerConfig};
 use crate::auth::{Authenticated, Authenticator, Head};
 use crate::body::{Expectations, Leftover, RequestBody, Source};
@@ -99,10 +99,12 @@ pub async fn answer<H: Handler>(
         operation: response.operation,
         status: response.status.as_u16(),
         began,
-        first_byte_us: micros_since(began),
+        first_byte_us: 0,
         received,
     };
-    let mut out = Response::new(ReplyBody::new(response.body, account));
+    let mut reply = ReplyBody::new(response.body, account);
+    reply.begin().await;
+    let mut out = Response::new(reply);
     *out.status_mut() = response.status;
     *out.headers_mut() = response.headers;
     out

@@ -23,6 +23,8 @@ enum Kind {
     Full(Bytes),
     /// Between two pieces.
     Idle(Box<dyn ReadBody>),
+    /// The first piece has come.
+    Begun(Pulled),
     /// The next piece is on its way.
     Pulling(Pin<Box<dyn Future<Output = Pulled> + Send>>),
 }
@@ -41,7 +43,7 @@ pub struct Account {
     pub status: u16,
     /// When its head had been parsed.
     pub began: Instant,
-    /// Until the answer's head, microseconds.
+    /// Until the answer's head, microseconds; set when the answer begins.
     pub first_byte_us: u64,
     /// Counts the body received.
     pub received: Option<Arc<Leftover>>,
@@ -68,6 +70,33 @@ impl ReplyBody {
             S3Body::Stream(b, len) => (Kind::Idle(b), len),
         };
         ReplyBody { kind, left, sent: 0, account }
+    }
+
+    /// Waits for the first piece, so that it leaves in one segment with the head: a client that delays its acknowledgements
+    /// would else wait for it. An error is told when the body is sent, as any later one.
+    pub async fn begin(&mut self) {
+        self.kind = match std::mem::replace(&mut self.kind, Kind::Empty) {
+            Kind::Idle(mut body) => {
+                let piece = body.next().await;
+                Kind::Begun((body, piece))
+            }
+            other => other,
+        };
+        self.account.first_byte_us = micros_since(self.account.began);
+    }
+
+    fn pulled(&mut self, (body, piece): Pulled) -> Option<Result<Frame<Bytes>, ReplyError>> {
+        match piece {
+            Ok(Some(bytes)) => {
+                self.kind = Kind::Idle(body);
+                (!bytes.is_empty()).then(|| self.pass(bytes))
+            }
+            Ok(None) => None,
+            Err(e) => {
+                tracing::warn!(request_id = %self.account.request_id, error = %e, "an answer was cut off");
+                Some(Err(ReplyError("the object could not be read")))
+            }
+        }
     }
 
     fn pass(&mut self, bytes: Bytes) -> Result<Frame<Bytes>, ReplyError> {
@@ -103,21 +132,17 @@ impl Body for ReplyBody {
                     }));
                 }
                 Kind::Pulling(mut future) => {
-                    let Poll::Ready((body, piece)) = future.as_mut().poll(cx) else {
+                    let Poll::Ready(pulled) = future.as_mut().poll(cx) else {
                         this.kind = Kind::Pulling(future);
                         return Poll::Pending;
                     };
-                    match piece {
-                        Ok(Some(bytes)) if bytes.is_empty() => this.kind = Kind::Idle(body),
-                        Ok(Some(bytes)) => {
-                            this.kind = Kind::Idle(body);
-                            return Poll::Ready(Some(this.pass(bytes)));
-                        }
-                        Ok(None) => {}
-                        Err(e) => {
-                            tracing::warn!(request_id = %this.account.request_id, error = %e, "an answer was cut off");
-                            return Poll::Ready(Some(Err(ReplyError("the object could not be read"))));
-                        }
+                    if let Some(frame) = this.pulled(pulled) {
+                        return Poll::Ready(Some(frame));
+                    }
+                }
+                Kind::Begun(pulled) => {
+                    if let Some(frame) = this.pulled(pulled) {
+                        return Poll::Ready(Some(frame));
                     }
                 }
             }

@@ -56,8 +56,11 @@ pub struct GuardedStream {
 }
 
 impl GuardedStream {
-    /// Guards `inner`.
+    /// Guards `inner`, and has it send what is written at once.
     pub fn new(inner: TcpStream) -> Self {
+        if let Err(e) = inner.set_nodelay(true) {
+            tracing::debug!(error = %e, "TCP_NODELAY could not be set");
+        }
         GuardedStream {
             inner,
             interim: Arc::new(Interim::new()),
@@ -204,6 +207,15 @@ mod tests {
             }
         });
         (writer, client)
+    }
+
+    #[tokio::test]
+    async fn nothing_written_waits_for_an_acknowledgement() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let _client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("a client");
+        let (socket, _) = listener.accept().await.expect("it came");
+        assert!(!socket.nodelay().expect("an answer"), "as the kernel gives it");
+        assert!(GuardedStream::new(socket).inner.nodelay().expect("an answer"));
     }
 
     #[tokio::test(start_paused = true)]

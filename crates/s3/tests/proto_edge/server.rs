@@ -34,6 +34,19 @@ async fn head_and_small_body_leave_in_one_segment() {
 }
 
 #[tokio::test]
+async fn head_and_first_bytes_of_a_stream_leave_in_one_segment_also_if_those_come_late() {
+    let server = Server::start().await;
+    for key in ["stream", "late"] {
+        let mut stream = server.connect().await;
+        stream.write_all(format!("GET /b/{key} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).await.expect("sent");
+        let mut buf = [0; 4096];
+        let n = stream.read(&mut buf).await.expect("an answer");
+        let answer = String::from_utf8_lossy(&buf[..n]);
+        assert!(answer.contains("\r\n\r\nabc"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn errors_are_xml_and_head_errors_have_no_body() {
     let server = Server::start().await;
     let mut stream = server.connect().await;

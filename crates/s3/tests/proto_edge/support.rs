@@ -69,6 +69,11 @@ impl Handler for TestHandler {
             ("GET", "short") => streamed(vec![Ok(Some("abc".into())), Ok(None)], 6),
             ("GET", "long") => streamed(vec![Ok(Some("abcdefghi".into())), Ok(None)], 6),
             ("GET", "damaged") => streamed(vec![Ok(Some("abc".into())), Err(StoreError::Damaged("test".into()))], 6),
+            ("GET", "late") => {
+                let mut r = S3Response::ok().operation("GetObject");
+                r.body = S3Body::from_read(Box::new(Late(Some("abcdef".into()))), 6);
+                r
+            }
             ("GET", "huge") => {
                 let piece = Bytes::from(vec![0; 1 << 20]);
                 streamed((0..1024).map(|_| Ok(Some(piece.clone()))).collect(), 1 << 30)
@@ -105,6 +110,21 @@ async fn read(request: &mut S3Request) -> Result<Bytes, S3Error> {
     }
     BodySource::finish(&mut request.body)?;
     Ok(data.into())
+}
+
+/// A piece that comes only when the server had every chance to send the head without it, as from a disk.
+struct Late(Option<Bytes>);
+
+impl ReadBody for Late {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, StoreError>> + Send + '_>> {
+        let piece = self.0.take();
+        Box::pin(async move {
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            Ok(piece)
+        })
+    }
 }
 
 fn streamed(pieces: Vec<Result<Option<Bytes>, StoreError>>, len: u64) -> S3Response {
