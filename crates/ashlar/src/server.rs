@@ -65,10 +65,12 @@ pub async fn run(args: ServerArgs) -> Result<(), Failure> {
     };
     let admin_server = tokio::spawn(admin::serve(admin_listener, admin_config, until(stopped.clone())));
     crate::banner::show(&args, endpoint, admin_endpoint, &keys, made);
+    let budget = Budget::of(args.memory);
     let server_config = ServerConfig {
         domains: args.domain.clone(),
         host_id: node.name(),
-        max_requests: Budget::of(args.memory).requests,
+        max_requests: budget.requests,
+        md5_backlog_bytes: budget.md5_backlog_bytes,
         max_connections: crate::sizes::connections(ServerConfig::default().max_connections),
         ..ServerConfig::default()
     };

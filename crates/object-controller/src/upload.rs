@@ -52,7 +52,8 @@ impl Upload {
             let piece = bytes.split_to(room_in(&buf).min(bytes.len()));
             buf.extend_from_slice(&piece);
             self.taken_bytes += piece.len() as u64;
-            if buf.len() == BLOCK_BYTES + EXTENT_BYTES {
+            // The last one too is on its way to the disks while the digests of the body are being finished.
+            if buf.len() == BLOCK_BYTES + EXTENT_BYTES || self.expected_bytes == Some(self.taken_bytes) {
                 self.send(buf);
             } else {
                 self.filling = Some(buf);

@@ -28,8 +28,6 @@ pub const CHUNK_MIN_BYTES: u64 = 8 << 10;
 pub const TRAILERS_MAX_BYTES: usize = 4 << 10;
 /// Trailers of one body.
 pub const TRAILERS_MAX: usize = 16;
-/// Bytes given to a hash at a time and handed on as one piece.
-pub const BODY_PIECE_BYTES: usize = 256 << 10;
 /// A body from which nothing arrives for this long has failed.
 pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// After this grace a body must have kept up [`BODY_MIN_BYTES_PER_SECOND`] on average while we waited for it.
@@ -62,7 +60,7 @@ pub const FORM_BOUNDARY_MAX_BYTES: usize = 70;
 pub const FORM_PART_HEAD_MAX_BYTES: usize = 4 << 10;
 /// Conditions in a POST policy.
 pub const POLICY_CONDITIONS_MAX: usize = 100;
-/// Bytes that hyper reads at once at most: also the largest piece of a body.
+/// Bytes that hyper reads at once at most: also the largest piece of a body, which stays in the cache from one digest to the next.
 pub const READ_BUFFER_MAX_BYTES: usize = 256 << 10;
 /// Empty lines before a request line (RFC 9112 2.2 lets a server skip some).
 pub const EMPTY_LINES_MAX: u32 = 4;

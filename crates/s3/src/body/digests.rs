@@ -3,9 +3,9 @@
 use super::checksum::{DeclaredChecksum, decode_checksum};
 use super::expectations::Expectations;
 use crate::error::{S3Code, S3Error, S3Result};
-use crate::limits::BODY_PIECE_BYTES;
+use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest as Crc};
-use md5::Md5;
+use md5_lanes::{Lanes, Stream};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -63,18 +63,20 @@ impl Hasher {
 
 /// Digests in progress.
 pub struct Digests {
-    md5: Option<Md5>,
+    md5: Option<Stream>,
     hashers: Vec<Hasher>,
     keep: Option<ChecksumAlgorithm>,
 }
 
 impl Digests {
-    /// What `expectations` and the operation need. An `upload` always gets an MD5 (its ETag) and a checksum to keep.
+    /// What `expectations` and the operation need. An `upload` always gets an MD5 (its ETag) and a checksum to keep. A long body
+    /// shares `lanes` with others for its MD5.
     pub fn new(
         expectations: &Expectations,
         keep: Option<ChecksumAlgorithm>,
         ignore_header_checksum: bool,
         upload: bool,
+        lanes: Option<&Lanes>,
     ) -> Self {
         let declared = match &expectations.checksum {
             Ok(DeclaredChecksum::Header(..)) if ignore_header_checksum => None,
@@ -89,29 +91,46 @@ impl Digests {
                 hashers.push(Hasher::new(algorithm));
             }
         }
-        let md5 = (upload || matches!(expectations.md5, Ok(Some(_)))).then(Md5::new);
+        let needs_md5 = upload || matches!(expectations.md5, Ok(Some(_)));
+        let md5 = needs_md5.then(|| lanes.map_or_else(Stream::alone, Stream::new));
         Digests { md5, hashers, keep }
     }
 
-    /// Takes the next bytes, in pieces that stay in the cache from one digest to the next.
-    pub fn update(&mut self, bytes: &[u8]) {
-        for piece in bytes.chunks(BODY_PIECE_BYTES) {
-            if let Some(d) = &mut self.md5 {
-                d.update(piece);
-            }
-            for h in &mut self.hashers {
-                h.update(piece);
-            }
+    /// Waits until more bytes may come. Nothing is lost if the wait is dropped.
+    pub async fn ready(&mut self) {
+        if let Some(d) = &mut self.md5 {
+            d.ready().await;
         }
     }
 
-    /// The results.
-    pub fn finish(self) -> Finished {
-        Finished {
-            md5: self.md5.map(|d| d.finalize().into()),
+    /// Takes the next bytes. MD5 may hold them for a while, to hash them together with those of other bodies.
+    pub fn update(&mut self, bytes: &Bytes) {
+        if let Some(d) = &mut self.md5 {
+            d.push(bytes.clone());
+        }
+        for h in &mut self.hashers {
+            h.update(bytes);
+        }
+    }
+
+    /// Waits until all bytes were taken in. Nothing is lost if the wait is dropped.
+    pub async fn settle(&mut self) {
+        if let Some(d) = &mut self.md5 {
+            d.settle().await;
+        }
+    }
+
+    /// The results; `None` if they are not settled.
+    pub fn finish(self) -> Option<Finished> {
+        let md5 = match self.md5 {
+            Some(d) => Some(d.digest()?),
+            None => None,
+        };
+        Some(Finished {
+            md5,
             sums: self.hashers.into_iter().map(|h| (h.algorithm(), h.finish())).collect(),
             keep: self.keep,
-        }
+        })
     }
 }
 

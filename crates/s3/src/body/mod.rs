@@ -22,6 +22,7 @@ use crate::error::{S3Code, S3Error, S3Result};
 use bytes::{Bytes, BytesMut};
 use chunked::ChunkDecoder;
 use digests::Digests;
+use md5_lanes::Lanes;
 use object_controller::api::{BodyError, BodySource, BodySummary};
 use std::future::Future;
 use std::pin::Pin;
@@ -36,6 +37,7 @@ pub struct RequestBody {
     /// Set by the operation: which checksum to keep, whatever was sent.
     keep: Option<ChecksumAlgorithm>,
     ignore_header_checksum: bool,
+    lanes: Option<Lanes>,
     digests: Option<Digests>,
     size: u64,
     ended: bool,
@@ -56,6 +58,7 @@ impl RequestBody {
             expectations,
             keep: None,
             ignore_header_checksum: false,
+            lanes: None,
             digests: None,
             size: 0,
             ended: false,
@@ -71,6 +74,16 @@ impl RequestBody {
     /// These bytes, nothing expected of them (tests, form uploads).
     pub fn from_bytes(bytes: Bytes) -> Self {
         Self::new(Source::bytes(bytes), Expectations::default(), None)
+    }
+
+    /// The same body, sharing `lanes` for its MD5. Before the first byte.
+    pub fn sharing(self, lanes: Option<Lanes>) -> Self {
+        RequestBody { lanes, ..self }
+    }
+
+    /// The lanes it shares.
+    pub fn lanes(&self) -> Option<Lanes> {
+        self.lanes.clone()
     }
 
     /// Bytes to come after unframing, if the client said so.
@@ -143,7 +156,8 @@ impl RequestBody {
     fn begin(&mut self, upload: bool) -> S3Result<()> {
         if self.digests.is_none() {
             self.check()?;
-            self.digests = Some(Digests::new(&self.expectations, self.keep, self.ignore_header_checksum, upload));
+            let (keep, ignore) = (self.keep, self.ignore_header_checksum);
+            self.digests = Some(Digests::new(&self.expectations, keep, ignore, upload, self.lanes.as_ref()));
         }
         Ok(())
     }
@@ -151,6 +165,10 @@ impl RequestBody {
     /// The next unframed bytes, counted and digested.
     async fn pull(&mut self) -> S3Result<Option<Bytes>> {
         loop {
+            // Before a piece is taken, so that none is lost if this wait is dropped.
+            if let Some(d) = &mut self.digests {
+                d.ready().await;
+            }
             if let Some(piece) = self.take_piece()? {
                 self.size += piece.len() as u64;
                 if self.expectations.size.is_some_and(|s| self.size > s) {
@@ -167,6 +185,9 @@ impl RequestBody {
             match self.source.next().await? {
                 Some(bytes) => self.input = bytes,
                 None => {
+                    if let Some(d) = &mut self.digests {
+                        d.settle().await;
+                    }
                     self.ended = true;
                     return Ok(None);
                 }
@@ -202,7 +223,8 @@ impl RequestBody {
         let Some(digests) = self.digests.take() else {
             return Err(S3Error::with(S3Code::InternalError, "the body was never begun"));
         };
-        let done = digests.finish();
+        let done =
+            digests.finish().ok_or_else(|| S3Error::with(S3Code::InternalError, "the digests are not settled"))?;
         done.verify(&self.expectations, self.ignore_header_checksum, &trailers)?;
         Ok(BodySummary { size: self.size, md5: done.md5(), checksum: done.kept(ChecksumKind::FullObject) })
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::auth::PayloadMode;
+use base64::Engine;
 use http::HeaderMap;
 use object_controller::api::BodySource;
 use sha2::{Digest, Sha256};
@@ -221,4 +222,74 @@ fn an_error_is_final() {
 fn requests_can_be_shared_between_threads() {
     fn check<T: Send + Sync>() {}
     check::<crate::request::S3Request>();
+}
+
+/// Bodies of these sizes in pieces of `piece` bytes, all sharing lanes, and what they are made of.
+fn sharing(sizes: &[usize], piece: usize) -> (md5_lanes::Lanes, Vec<(RequestBody, Vec<u8>)>) {
+    let lanes = md5_lanes::Lanes::new(md5_lanes::Kernel::detect(), 1 << 20);
+    let bodies = sizes.iter().enumerate().map(|(i, size)| {
+        let bytes: Vec<u8> = (0..*size).map(|at| ((at * (2 * i + 3)) >> 7) as u8).collect();
+        let source = Source::pieces(bytes.chunks(piece).map(Bytes::copy_from_slice));
+        (RequestBody::new(source, Expectations::default(), None).sharing(Some(lanes.clone())), bytes)
+    });
+    let bodies = bodies.collect();
+    (lanes, bodies)
+}
+
+#[test]
+fn bodies_that_share_lanes_get_the_digests_of_their_own_bytes() {
+    let (lanes, mut bodies) = sharing(&[500_000, 100, 300_000, 700_000, 65_537, 0], 30_001);
+    block_on(async {
+        for _ in 0..8 {
+            for (body, _) in &mut bodies {
+                BodySource::next(body).await.expect("good");
+            }
+        }
+        for (mut body, bytes) in bodies {
+            while BodySource::next(&mut body).await.expect("good").is_some() {}
+            let summary = BodySource::finish(&mut body).expect("good");
+            assert_eq!((summary.size, summary.md5), (bytes.len() as u64, md5::Md5::digest(&bytes).into()));
+        }
+    });
+    assert_eq!(lanes.backlog(), 0);
+    assert_eq!(lanes.work().lane_blocks > 0, lanes.kernel().lanes() > 1);
+}
+
+#[test]
+fn a_wait_for_lanes_that_is_dropped_loses_no_piece() {
+    let (_lanes, mut bodies) = sharing(&[3_000_000, 200_000], 400_000);
+    let (mut other, _) = bodies.pop().expect("two");
+    let (mut body, bytes) = bodies.pop().expect("two");
+    block_on(async {
+        BodySource::next(&mut other).await.expect("good");
+        let mut data = Vec::new();
+        loop {
+            // Polled once and dropped, again and again.
+            let polled =
+                std::future::poll_fn(|cx| std::task::Poll::Ready(BodySource::next(&mut body).as_mut().poll(cx)));
+            match polled.await {
+                std::task::Poll::Pending => {}
+                std::task::Poll::Ready(Err(e)) => unreachable!("{e:?}"),
+                std::task::Poll::Ready(Ok(None)) => break,
+                std::task::Poll::Ready(Ok(Some(piece))) => data.extend_from_slice(&piece),
+            }
+        }
+        assert!(data == bytes);
+        assert_eq!(BodySource::finish(&mut body).expect("good").md5, <[u8; 16]>::from(md5::Md5::digest(&bytes)));
+    });
+}
+
+#[test]
+fn a_digest_that_does_not_match_is_found_in_shared_lanes_too() {
+    let (lanes, mut bodies) = sharing(&[200_000, 200_000], 50_000);
+    let (mut other, _) = bodies.pop().expect("two");
+    let bytes = vec![7u8; 200_000];
+    let want = base64::engine::general_purpose::STANDARD.encode(md5::Md5::digest(&bytes[1..]));
+    let expectations = Expectations::of(&headers(&[("content-md5", &want)]), &PayloadMode::Unsigned);
+    let bad = RequestBody::new(Source::bytes(bytes.into()), expectations, None).sharing(Some(lanes));
+    block_on(async {
+        BodySource::next(&mut other).await.expect("good");
+        BodySource::next(&mut other).await.expect("good");
+    });
+    assert_eq!(code_of(bad), S3Code::BadDigest);
 }

@@ -47,9 +47,11 @@ impl PostForm {
         let content_type = request.header(header::CONTENT_TYPE.as_str()).unwrap_or("");
         let boundary = disposition::boundary(content_type)?;
         let body = std::mem::replace(&mut request.body, RequestBody::empty());
+        let lanes = body.lanes();
         let reader = FormReader::new(body.into_source()?, &boundary);
         let (fields, file) = reader.read_fields().await?;
-        Self::verify(fields, file, &bucket, authenticator)
+        let form = Self::verify(fields, file, &bucket, authenticator)?;
+        Ok(PostForm { body: form.body.sharing(lanes), ..form })
     }
 
     fn verify(

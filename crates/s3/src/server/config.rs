@@ -11,6 +11,8 @@ pub struct ServerConfig {
     pub host_id: String,
     /// Requests worked on at once; more are answered 503 SlowDown.
     pub max_requests: usize,
+    /// Bytes that all uploads together hold back to have their MD5 computed at once.
+    pub md5_backlog_bytes: usize,
     /// Connections at once; more are answered 503 and closed.
     pub max_connections: usize,
     /// Connections of one address at once.
@@ -25,6 +27,7 @@ impl Default for ServerConfig {
             domains: Vec::new(),
             host_id: "ashlar".to_owned(),
             max_requests: 1024,
+            md5_backlog_bytes: 16 << 20,
             max_connections: 10_000,
             max_connections_per_address: 5_000,
             shutdown_deadline: Duration::from_secs(30),

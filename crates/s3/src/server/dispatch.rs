@@ -16,6 +16,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use hyper::body::Incoming;
+use md5_lanes::Lanes;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +35,8 @@ pub struct Shared<H> {
     pub observer: Arc<dyn Observer>,
     /// Slots for requests.
     pub slots: Arc<Semaphore>,
+    /// Where long bodies are hashed together.
+    pub lanes: Lanes,
     /// Numbers requests.
     pub request_ids: RequestIds,
 }
@@ -136,7 +139,7 @@ fn prepare<H>(
         request_id,
         identity: authenticated.identity,
         authentication: authenticated.kind,
-        body: RequestBody::new(source, expectations, authenticated.signer),
+        body: RequestBody::new(source, expectations, authenticated.signer).sharing(Some(shared.lanes.clone())),
         headers,
     })
 }

@@ -18,6 +18,7 @@ use crate::request::S3Request;
 use crate::response::S3Response;
 use admission::Admission;
 use dispatch::{RequestIds, Shared};
+use md5_lanes::{Kernel, Lanes};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,6 +77,7 @@ pub async fn serve<H: Handler>(
     let shared = Arc::new(Shared {
         slots: Arc::new(Semaphore::new(config.max_requests)),
         request_ids: RequestIds::new(authenticator.now_ms()),
+        lanes: Lanes::new(Kernel::detect(), config.md5_backlog_bytes),
         config,
         authenticator,
         handler,
