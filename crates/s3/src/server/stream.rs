@@ -40,8 +40,8 @@ impl Interim {
 }
 
 /// The socket of one connection.
-pub struct GuardedStream {
-    inner: TcpStream,
+pub struct GuardedStream<S = TcpStream> {
+    inner: S,
     interim: Arc<Interim>,
     /// What of 100 Continue is still to be written.
     continuing: &'static [u8],
@@ -61,6 +61,12 @@ impl GuardedStream {
         if let Err(e) = inner.set_nodelay(true) {
             tracing::debug!(error = %e, "TCP_NODELAY could not be set");
         }
+        Self::around(inner)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> GuardedStream<S> {
+    fn around(inner: S) -> Self {
         GuardedStream {
             inner,
             interim: Arc::new(Interim::new()),
@@ -137,7 +143,7 @@ impl GuardedStream {
     }
 }
 
-impl AsyncRead for GuardedStream {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for GuardedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.guard.is_poisoned() {
@@ -154,7 +160,7 @@ impl AsyncRead for GuardedStream {
     }
 }
 
-impl AsyncWrite for GuardedStream {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for GuardedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_continue(cx))?;
         let result = Pin::new(&mut self.inner).poll_write(cx, buf);
@@ -191,16 +197,17 @@ mod tests {
     use crate::limits;
     use std::io;
     use std::time::Duration;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::time::Instant;
 
-    /// A guarded socket that writes for ever, and its client, whose buffers are full.
-    async fn pair() -> (tokio::task::JoinHandle<io::Result<()>>, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("a client");
-        let (socket, _) = listener.accept().await.expect("it came");
-        let mut guarded = GuardedStream::new(socket);
+    /// What is on its way to the client at most.
+    const ON_THE_WAY: usize = 64 << 10;
+
+    /// A guarded stream that is written to for ever, and its client. In memory: a socket's readiness knows no paused clock.
+    fn pair() -> (tokio::task::JoinHandle<io::Result<()>>, DuplexStream) {
+        let (ours, client) = duplex(ON_THE_WAY);
+        let mut guarded = GuardedStream::around(ours);
         let writer = tokio::spawn(async move {
             loop {
                 guarded.write_all(&[7; 64 << 10]).await?;
@@ -220,33 +227,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_a_byte_now_and_then_is_given_up() {
-        let (mut writer, mut client) = pair().await;
+        let (mut writer, mut client) = pair();
         let began = Instant::now();
         let given_up = loop {
             tokio::select! {
                 ended = &mut writer => break ended.expect("no panic"),
                 () = sleep(Duration::from_secs(9)) => {
-                    let mut some = [0; 512];
-                    // Reset by the other side is an end as well.
-                    let _ = client.read(&mut some).await;
+                    client.read_exact(&mut [0; 512]).await.expect("more is there");
                 }
             }
             assert!(began.elapsed() < 20 * limits::WRITE_RATE_WINDOW, "it is served for ever");
         };
         assert_eq!(given_up.expect_err("it ends").kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() >= limits::WRITE_RATE_WINDOW, "it had its time");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_keeps_up_the_least_rate_is_served_on() {
-        let (writer, client) = pair().await;
+        let (writer, mut client) = pair();
         let began = Instant::now();
-        let mut some = vec![0; 1 << 20];
+        let mut taken = vec![0; ON_THE_WAY];
         while began.elapsed() < 10 * limits::WRITE_RATE_WINDOW {
             sleep(Duration::from_secs(20)).await;
-            // As much as is there.
-            let mut taken = 0;
-            while taken < 8 << 20 && client.try_read(&mut some).map(|n| taken += n).is_ok() {}
-            tokio::task::yield_now().await;
+            client.read_exact(&mut taken).await.expect("it is served");
         }
         assert!(!writer.is_finished());
     }
