@@ -164,12 +164,13 @@ impl Lanes {
 
     /// Waits until everything was hashed; gives the state and the seat back. At most one batch a call.
     pub(crate) fn poll_leave(&self, seat: usize, context: &mut Context<'_>) -> Poll<Hash> {
-        match self.poll_owed(seat, 0, context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(()) => {
-                Poll::Ready(self.shared.seats.lock().leave(seat).expect("nothing is owed, so it is here"))
-            }
+        if self.poll_owed(seat, 0, context).is_pending() {
+            return Poll::Pending;
         }
+        let mut seats = self.shared.seats.lock();
+        // Before anything is given up, so that the seat stays the stream's whatever comes of it.
+        assert!(seats.slot(seat).hash.is_some(), "a batch took a state along that owes nothing");
+        Poll::Ready(seats.leave(seat).expect("it is here"))
     }
 
     /// The stream is gone, wherever its state is.
@@ -248,11 +249,13 @@ impl Seats {
             _ if slot.left => self.free(seat),
             None => slot.lost = true,
             Some(Job { hash, mut pieces }) => {
+                // A piece may have been used up just when the batch ended. Who owes nothing must not be taken along: it may leave.
+                pieces.retain(|piece| !piece.is_empty());
                 pieces.append(&mut slot.pieces);
                 slot.hash = Some(hash);
                 slot.owed = pieces.iter().map(Bytes::len).sum();
                 slot.pieces = pieces;
-                if !slot.pieces.is_empty() {
+                if slot.owed > 0 {
                     self.ready.push_back(seat);
                 }
             }
@@ -271,6 +274,7 @@ struct Batch<'a> {
 impl Batch<'_> {
     fn take(&mut self, seats: &mut Seats, seat: usize) {
         let slot = seats.slot(seat);
+        debug_assert!(slot.owed > 0, "nothing to be hashed");
         let hash = slot.hash.take().expect("who is ready has its state here");
         self.jobs.push(Job { hash, pieces: std::mem::take(&mut slot.pieces) });
         self.seats.push(seat);
@@ -358,6 +362,21 @@ mod tests {
         let mut want = Hash::default();
         want.update(b"first,second");
         assert_eq!(hash.finish(), want.finish());
+    }
+
+    #[test]
+    fn who_went_along_to_the_end_of_a_piece_owes_nothing_and_is_taken_along_no_more() {
+        let lanes = lanes();
+        if lanes.kernel().lanes() == 1 {
+            return;
+        }
+        let (first, other) = (lanes.join(Hash::default()), lanes.join(Hash::default()));
+        lanes.push(other, Bytes::from_static(&[7; 128]));
+        lanes.push(first, Bytes::from_static(&[7; 128]));
+        let batch = lanes.shared.gather(&mut lanes.shared.seats.lock(), first);
+        batch.run();
+        let mut seats = lanes.shared.seats.lock();
+        assert_eq!((seats.slot(other).owed, seats.ready.len()), (0, 0));
     }
 
     #[test]
