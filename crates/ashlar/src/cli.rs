@@ -48,6 +48,12 @@ pub struct ServerArgs {
     /// Memory for caches and buffers together.
     #[arg(long, default_value = "1GiB", value_parser = parse_bytes)]
     pub memory: u64,
+    /// Of it, the cache of metadata blocks; a quarter if left out.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub metadata_cache: Option<u64>,
+    /// Threads that serve requests; one for each processor if left out.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
     /// Region that signatures must name.
     #[arg(long, default_value = "us-east-1")]
     pub region: String,

@@ -22,7 +22,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     start_logs(matches!(&cli.command, Command::Server(args) if args.json));
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("ashlar").build() {
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    if let Command::Server(cli::ServerArgs { workers: Some(workers), .. }) = &cli.command {
+        threads.worker_threads(usize::from(*workers));
+    }
+    let runtime = match threads.enable_all().thread_name("ashlar").build() {
         Ok(runtime) => runtime,
         Err(e) => return fail(&format!("cannot start threads: {e}")),
     };

@@ -65,7 +65,7 @@ pub async fn run(args: ServerArgs) -> Result<(), Failure> {
     };
     let admin_server = tokio::spawn(admin::serve(admin_listener, admin_config, until(stopped.clone())));
     crate::banner::show(&args, endpoint, admin_endpoint, &keys, made);
-    let budget = Budget::of(args.memory);
+    let budget = Budget::of(args.memory, args.metadata_cache)?;
     let server_config = ServerConfig {
         domains: args.domain.clone(),
         host_id: node.name(),
@@ -89,6 +89,7 @@ fn check(args: &ServerArgs) -> Result<(), Failure> {
     if args.memory < crate::memory::MIN_MEMORY_BYTES {
         return Err("--memory must be at least 64MiB".into());
     }
+    Budget::of(args.memory, args.metadata_cache)?;
     Ok(())
 }
 
@@ -112,7 +113,7 @@ async fn open_node(
     root: Credential,
     metrics: Arc<Metrics>,
 ) -> Result<Arc<Node>, Failure> {
-    let budget = Budget::of(args.memory);
+    let budget = Budget::of(args.memory, args.metadata_cache)?;
     let read_buffers = BufPool::new(budget.read_bytes);
     let directory = Arc::new(Directory::default());
     let cluster = folders.cluster;
