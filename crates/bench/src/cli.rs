@@ -3,6 +3,7 @@
 //! Promises: `--json` prints one JSON value on standard output and nothing else. Refuses to know: how anything is measured.
 #![allow(clippy::print_stdout)] // This file is the terminal side of the crate.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::client::Target;
 use crate::client::signature::{Credentials, PayloadSigning};
 use crate::crash::{self, CrashConfig, ServerConfig};
 use crate::table::{self, TableConfig};
-use crate::{BenchError, Config, Operation, clock, floor};
+use crate::{BenchError, Config, Operation, clock, floor, hyper_floor};
 
 /// Load generator, benchmark table and crash tester for any S3 endpoint.
 #[derive(Args, Debug)]
@@ -51,6 +52,9 @@ enum Command {
     Floor(FloorArgs),
     /// kill -9 under verified load, round after round.
     Crash(CrashArgs),
+    /// A bare HTTP server that answers each GET with the body of the first PUT: the floor of `cargo xtask bench --compare`.
+    #[command(hide = true)]
+    HyperFloor(HyperFloorArgs),
 }
 
 #[derive(Args, Debug)]
@@ -235,6 +239,13 @@ struct CrashArgs {
     server_options: Vec<String>,
 }
 
+#[derive(Args, Debug)]
+struct HyperFloorArgs {
+    /// Where to listen; port 0 takes a free one. The address is printed as one JSON line.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+}
+
 /// Does what the arguments say. `Ok(false)` means that it was done and something was not as it should be.
 pub fn execute(args: &BenchArgs) -> Result<bool, BenchError> {
     // One thread: on a small machine the load generator must leave the processors to the server.
@@ -258,6 +269,10 @@ pub fn execute(args: &BenchArgs) -> Result<bool, BenchError> {
             Ok(true)
         }
         Command::Crash(crash) => run_crash(&runtime, crash, json),
+        Command::HyperFloor(args) => {
+            hyper_floor::serve(args.listen, |address| println!("{}", serde_json::json!({ "endpoint": address })))?;
+            Ok(true)
+        }
     }
 }
 

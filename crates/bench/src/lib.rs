@@ -5,7 +5,7 @@
 //! Refuses to know: how the server is built; it speaks S3, reads `/proc` and runs the `ashlar` command, nothing else.
 //!
 //! Reading order: [`config`], [`load`] (the closed loop), [`client`] (one S3 connection), [`content`] (what bytes an
-//! object has), [`report`]; then [`table`] and [`floor`]; then [`crash`]. The command line is in [`cli`].
+//! object has), [`report`]; then [`table`], [`floor`] and [`hyper_floor`]; then [`crash`]. The command line is in [`cli`].
 
 pub mod cli;
 pub mod client;
@@ -16,6 +16,7 @@ pub mod crash;
 mod error;
 pub mod floor;
 pub mod histogram;
+pub mod hyper_floor;
 pub mod limits;
 pub mod load;
 pub mod machine;

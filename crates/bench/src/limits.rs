@@ -27,3 +27,6 @@ pub const SERVER_START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The audit may first have to settle and reclaim what a crash left; it is asked again until this time has passed.
 pub const AUDIT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Body kept by the bare server: the small object of the comparison, with room.
+pub const FLOOR_BODY_BYTES: usize = 64 << 10;
