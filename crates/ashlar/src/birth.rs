@@ -8,6 +8,7 @@ use crate::disks::{self, DiskList, KnownDisk};
 use env::Env;
 use env::disk::Disk;
 use env::real_disk::RealDisk;
+use env::ring::Ring;
 use extent_store::DiskIdentity;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,8 @@ pub struct Wanted<'a> {
     pub lost: &'a [DiskId],
     /// Folders without an identity are new disks.
     pub add: bool,
+    /// What begins reads of data files; without it threads do.
+    pub ring: Option<&'a Ring>,
 }
 
 /// The node's folders before anything in them is opened.
@@ -67,7 +70,7 @@ pub fn open(wanted: &Wanted<'_>, env: &Env) -> Result<Folders, String> {
     let mut folders = Vec::new();
     let mut absent = Vec::new();
     for path in wanted.paths {
-        match open_one(path, false, env)? {
+        match open_one(path, false, wanted.ring, env)? {
             Some(folder) => folders.push(folder),
             None => absent.push(path.as_path()),
         }
@@ -88,7 +91,7 @@ pub fn open(wanted: &Wanted<'_>, env: &Env) -> Result<Folders, String> {
 }
 
 /// A folder; `None` if the directory is not there and may not be made.
-fn open_one(path: &Path, create: bool, env: &Env) -> Result<Option<Folder>, String> {
+fn open_one(path: &Path, create: bool, ring: Option<&Ring>, env: &Env) -> Result<Option<Folder>, String> {
     let failed = |e: &dyn std::fmt::Display| {
         format!(
             "data folder {}: {e}. If its disk is gone for good, leave it out and see what the next start says",
@@ -96,7 +99,7 @@ fn open_one(path: &Path, create: bool, env: &Env) -> Result<Option<Folder>, Stri
         )
     };
     let disk = match RealDisk::open(path, create) {
-        Ok(disk) => disk,
+        Ok(disk) => disk.with_ring(ring.cloned()),
         Err(e) if e.kind() == io::ErrorKind::NotFound && !create => return Ok(None),
         Err(e) => return Err(failed(&e)),
     };
@@ -140,7 +143,7 @@ fn cluster(folders: &[Folder]) -> Result<Option<ClusterId>, String> {
 fn born(wanted: &Wanted<'_>, mut folders: Vec<Folder>, absent: &[&Path], env: &Env) -> Result<Folders, String> {
     too_few(wanted, 0)?;
     for path in absent {
-        folders.extend(open_one(path, true, env)?);
+        folders.extend(open_one(path, true, wanted.ring, env)?);
     }
     // As they are on the command line, whichever had to be made.
     folders.sort_by_key(|folder| wanted.paths.iter().position(|path| *path == folder.path));

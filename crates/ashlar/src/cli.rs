@@ -54,6 +54,9 @@ pub struct ServerArgs {
     /// Threads that serve requests; one for each processor if left out.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
+    /// How data is read that is not in memory: by io_uring where the machine allows it, or by threads only.
+    #[arg(long, value_enum, default_value_t = Io::Auto)]
+    pub io: Io,
     /// Region that signatures must name.
     #[arg(long, default_value = "us-east-1")]
     pub region: String,
@@ -72,6 +75,18 @@ pub struct ServerArgs {
     /// Bytes of an extent group.
     #[arg(long, hide = true, default_value = "64MiB", value_parser = parse_bytes)]
     pub group_size: u64,
+}
+
+/// Engines of `--io`.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Io {
+    /// io_uring if a try at the start succeeds, else threads.
+    Auto,
+    /// A pool of threads.
+    Threads,
+    /// io_uring; the start fails if it is not allowed.
+    #[value(name = "io_uring")]
+    Uring,
 }
 
 #[derive(Args)]

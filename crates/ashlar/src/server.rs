@@ -3,7 +3,7 @@
 //! Start: folders, root keys, metadata, identities, disks, controller, curator, listeners. End: the same backwards.
 
 use crate::birth::{self, FIRST_NODE};
-use crate::cli::ServerArgs;
+use crate::cli::{Io, ServerArgs};
 use crate::credentials::{self, RootKeys};
 use crate::memory::Budget;
 use crate::node::Node;
@@ -12,6 +12,7 @@ use admin::{AdminConfig, Operations};
 use env::Env;
 use env::buf::BufPool;
 use env::disk::Disk;
+use env::ring::Ring;
 use extent_store::{DiskStore, StoreConfig, StoreSet};
 use metadata::directory::Directory;
 use metadata::node::{FolderConfig, Metadata, MetadataConfig, StartError};
@@ -44,7 +45,14 @@ pub async fn run(args: ServerArgs) -> Result<(), Failure> {
     check(&args)?;
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let env = Env::system(threads.max(2) * 4);
-    let wanted = birth::Wanted { paths: &args.data_dirs, rf: args.rf, lost: &args.lost_disks, add: args.add_disk };
+    let ring = ring(args.io)?;
+    let wanted = birth::Wanted {
+        paths: &args.data_dirs,
+        rf: args.rf,
+        lost: &args.lost_disks,
+        add: args.add_disk,
+        ring: ring.as_ref(),
+    };
     let folders = birth::open(&wanted, &env)?;
     let place = credentials::Place { folders: &args.data_dirs, copies: args.rf.into(), newborn: folders.newborn };
     let (keys, made) = credentials::find_or_make(&place, |bytes| env.random.fill(bytes))?;
@@ -91,6 +99,23 @@ fn check(args: &ServerArgs) -> Result<(), Failure> {
     }
     Budget::of(args.memory, args.metadata_cache)?;
     Ok(())
+}
+
+/// What begins reads of data files, if anything but threads does.
+fn ring(io: Io) -> Result<Option<Ring>, Failure> {
+    if io == Io::Threads {
+        return Ok(None);
+    }
+    match Ring::start() {
+        Ok(ring) => Ok(Some(ring)),
+        Err(error) if io == Io::Auto => {
+            tracing::info!(%error, "io_uring is not to be had here; data is read by threads");
+            Ok(None)
+        }
+        Err(error) => {
+            Err(format!("io_uring is not to be had here ({error}); leave --io out to read by threads").into())
+        }
+    }
 }
 
 async fn bind(address: std::net::SocketAddr, flag: &str) -> Result<TcpListener, Failure> {

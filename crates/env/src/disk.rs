@@ -5,8 +5,13 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::buf::PooledBuf;
 
 /// How a file is opened. Never truncates (rule R5). Symbolic links are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,6 +97,11 @@ pub trait Disk: Send + Sync + Debug {
     fn counters(&self) -> DiskCounters;
 }
 
+/// A read that was begun gives the buffer back with what [`DiskFile::read_at`] would have answered.
+pub type ReadDone = (PooledBuf, io::Result<usize>);
+/// A read that was begun. Dropped, it goes on all the same.
+pub type Reading = oneshot::Receiver<ReadDone>;
+
 /// One open file. Positioned, shareable between threads.
 pub trait DiskFile: Send + Sync + Debug {
     /// Fills `buf` from `offset`; returns how many bytes there were before the end of the file. Holes read as zeros.
@@ -99,6 +109,11 @@ pub trait DiskFile: Send + Sync + Debug {
     /// As `read_at`, but only if it need not wait for the disk; `Ok(None)` where it would have to (or cannot tell).
     fn read_at_cached(&self, _buf: &mut [u8], _offset: u64) -> io::Result<Option<usize>> {
         Ok(None)
+    }
+    /// Begins to fill a part of `buf` from `offset`, as `read_at` does but without blocking; gives the buffer back where that
+    /// cannot be done, or not now: then `read_at` is to be called where blocking is allowed.
+    fn start_read(self: Arc<Self>, buf: PooledBuf, _part: Range<usize>, _offset: u64) -> Result<Reading, PooledBuf> {
+        Err(buf)
     }
     /// Writes all of `buf` at `offset`, growing the file if needed. An error is final for this handle (rule R4): the bytes may be
     /// there in part, and every later write, sync, allocate and punch answers an error.

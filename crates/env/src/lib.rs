@@ -11,6 +11,7 @@ mod disk_path;
 pub mod process;
 pub mod random;
 pub mod real_disk;
+pub mod ring;
 pub mod sim_disk;
 pub mod tasks;
 mod trace;

@@ -9,6 +9,7 @@ mod sys;
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,9 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::buf::PooledBuf;
 use crate::counters::Counters;
-use crate::disk::{Caching, DIRECT_ALIGN, Disk, DiskCounters, DiskFile, Open, Space, assert_direct};
+use crate::disk::{Caching, DIRECT_ALIGN, Disk, DiskCounters, DiskFile, Open, Reading, Space, assert_direct};
 use crate::disk_path::{components, dir_components, parent_and_name};
+use crate::ring::{Job, Ring};
 
 /// A directory of the host as a [`Disk`].
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub struct RealDisk {
     root: File,
     path: PathBuf,
     counters: Arc<Counters>,
+    /// Reads without blocking, where there is one.
+    ring: Option<Ring>,
 }
 
 impl RealDisk {
@@ -40,7 +45,12 @@ impl RealDisk {
         if !file.metadata()?.is_dir() {
             return Err(ErrorKind::NotADirectory.into());
         }
-        Ok(RealDisk { root: file, path: root.canonicalize()?, counters: Arc::default() })
+        Ok(RealDisk { root: file, path: root.canonicalize()?, counters: Arc::default(), ring: None })
+    }
+
+    /// Lets files opened from now on begin reads by `ring`.
+    pub fn with_ring(self, ring: Option<Ring>) -> RealDisk {
+        RealDisk { ring, ..self }
     }
 
     /// Takes the root for this object alone, until it is dropped or the process ends. `ResourceBusy` if another holds it,
@@ -81,7 +91,8 @@ impl Disk for RealDisk {
         // Set after opening: an open with O_CREAT | O_DIRECT may create the file and then fail.
         let bypasses_cache = caching == Caching::Direct && sys::set_direct(&file)?;
         Ok(Arc::new(RealFile {
-            file,
+            file: Arc::new(file),
+            ring: self.ring.clone(),
             caching,
             bypasses_cache,
             writable: how != Open::Read,
@@ -154,7 +165,8 @@ fn create_root(root: &Path) -> io::Result<()> {
 /// One open file of the host.
 #[derive(Debug)]
 struct RealFile {
-    file: File,
+    file: Arc<File>,
+    ring: Option<Ring>,
     caching: Caching,
     /// False where the file system refused O_DIRECT; alignment is asserted all the same.
     bypasses_cache: bool,
@@ -220,6 +232,13 @@ impl DiskFile for RealFile {
         }
         self.counters.read(&Ok(count));
         Ok(Some(count))
+    }
+
+    fn start_read(self: Arc<Self>, buf: PooledBuf, part: Range<usize>, offset: u64) -> Result<Reading, PooledBuf> {
+        assert_direct(self.caching, &buf[part.clone()], offset);
+        let Some(ring) = self.ring.as_ref().filter(|_| !part.is_empty()) else { return Err(buf) };
+        let (file, counters) = (self.file.clone(), self.counters.clone());
+        ring.read(Job { file, direct: self.bypasses_cache, counters, buf, part, offset })
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use env::disk::Disk;
 use extent_store::{AppendError, CopyError, CreateError, Depth, FenceError, FileError, PunchError, ReadError, Scanned};
-use fixture::{GROUP, OTHER, STEP, World, at, extent, on_both, sim_disk};
+use fixture::{GROUP, OTHER, STEP, World, at, extent, on_all, sim_disk};
 
 #[test]
 fn appended_extents_read_back_whole_and_in_ranges() {
-    on_both(|world, disk| {
+    on_all(|world, disk| {
         let (store, found) = world.open(disk);
         assert!(found.is_empty());
         world.create(&store, GROUP, 1);
@@ -30,7 +30,7 @@ fn appended_extents_read_back_whole_and_in_ranges() {
 
 #[test]
 fn only_what_was_asked_for_is_given() {
-    on_both(|world, disk| {
+    on_all(|world, disk| {
         let (store, _) = world.open(disk);
         world.create(&store, GROUP, 1);
         world.append_all(&store, GROUP, 1, &[extent(1, 5000)]);
@@ -57,7 +57,7 @@ fn only_what_was_asked_for_is_given() {
 
 #[test]
 fn appends_come_in_order_to_files_that_are_open() {
-    on_both(|world, disk| {
+    on_all(|world, disk| {
         let (store, _) = world.open(disk.clone());
         world.create(&store, GROUP, 1);
         let append = |store: &extent_store::DiskStore, generation, offset, number| {
@@ -81,7 +81,7 @@ fn appends_come_in_order_to_files_that_are_open() {
 
 #[test]
 fn a_fence_refuses_older_generations_for_good_and_keeps_its_answer() {
-    on_both(|world, disk| {
+    on_all(|world, disk| {
         let (store, _) = world.open(disk.clone());
         world.create(&store, GROUP, 1);
         world.append_all(&store, GROUP, 1, &[extent(1, 100), extent(2, 70_000)]);
@@ -106,7 +106,7 @@ fn a_fence_refuses_older_generations_for_good_and_keeps_its_answer() {
 
 #[test]
 fn a_fence_after_a_restart_looks_at_the_file() {
-    on_both(|world, disk| {
+    on_all(|world, disk| {
         let (store, _) = world.open(disk.clone());
         world.create(&store, GROUP, 1);
         let offsets = world.append_all(&store, GROUP, 1, &[extent(1, 100), extent(2, 1 << 20), extent(3, 9)]);
@@ -122,7 +122,7 @@ fn a_fence_after_a_restart_looks_at_the_file() {
 
 #[test]
 fn punched_frames_are_missing_and_their_neighbours_stay() {
-    on_both(|world, disk| {
+    on_all(|world, disk| {
         let (store, _) = world.open(disk);
         world.create(&store, GROUP, 1);
         let extents = [extent(1, 100), extent(2, 70_000), extent(3, 100)];
@@ -154,7 +154,7 @@ fn punched_frames_are_missing_and_their_neighbours_stay() {
 
 #[test]
 fn a_copy_has_the_same_frames_at_the_same_offsets_in_a_new_generation() {
-    on_both(|world, disk| {
+    on_all(|world, disk| {
         let (store, _) = world.open(disk);
         world.create(&store, GROUP, 1);
         let extents = [extent(1, 100), extent(2, 300_000), extent(3, 5)];
@@ -185,7 +185,7 @@ fn a_copy_has_the_same_frames_at_the_same_offsets_in_a_new_generation() {
 
 #[test]
 fn frames_that_do_not_belong_into_a_copy_are_refused_and_an_unfinished_one_leaves_nothing() {
-    on_both(|world, disk| {
+    on_all(|world, disk| {
         let (store, _) = world.open(disk.clone());
         let frames: Vec<_> = [at(OTHER, 1, 4096), at(GROUP, 1, 8192), at(GROUP, 1, 4096), at(GROUP, 1, 81_920)]
             .map(|address| world.frame(address, extent(1, 100)))
@@ -205,7 +205,7 @@ fn frames_that_do_not_belong_into_a_copy_are_refused_and_an_unfinished_one_leave
 
 #[test]
 fn quarantine_keeps_the_bytes_and_the_reason_and_can_be_undone() {
-    on_both(|world, disk| {
+    on_all(|world, disk| {
         let (store, _) = world.open(disk.clone());
         world.create(&store, GROUP, 1);
         world.append_all(&store, GROUP, 1, &[extent(1, 100)]);
@@ -239,7 +239,7 @@ fn quarantine_keeps_the_bytes_and_the_reason_and_can_be_undone() {
 
 #[test]
 fn a_dropped_file_is_gone_with_its_fence() {
-    on_both(|world, disk| {
+    on_all(|world, disk| {
         let (store, _) = world.open(disk.clone());
         world.create(&store, GROUP, 1);
         world.append_all(&store, GROUP, 1, &[extent(1, 100)]);
@@ -301,7 +301,7 @@ fn a_range_reads_its_header_and_covering_slices_and_nothing_else() {
 
 #[test]
 fn handles_of_many_groups_are_bounded_and_all_stay_readable() {
-    on_both(|world, disk| {
+    on_all(|world, disk| {
         let (store, _) = world.open(disk);
         let group = |i: u64| types::GroupId(i << 50 | i);
         for i in 1..20 {
@@ -318,7 +318,7 @@ fn handles_of_many_groups_are_bounded_and_all_stay_readable() {
 
 #[test]
 fn what_is_not_ours_is_reported_and_left_alone() {
-    on_both(|world, disk: Arc<dyn Disk>| {
+    on_all(|world, disk: Arc<dyn Disk>| {
         disk.create_dir_all("extents/zz").expect("a directory");
         let file = disk.open("extents/zz/photo.jpg", env::disk::Open::CreateNew, env::disk::Caching::Buffered);
         file.expect("a file").write_at(b"mine", 0).expect("written");
@@ -326,7 +326,7 @@ fn what_is_not_ours_is_reported_and_left_alone() {
         assert!(world.try_open(disk.clone()).is_err_and(|error| error.contains("no identity file")));
         disk.remove("extents/zz/photo.jpg").expect("removed");
     });
-    on_both(|world, disk| {
+    on_all(|world, disk| {
         drop(world.open(disk.clone()));
         disk.create_dir_all("extents/zz").expect("a directory");
         let file = disk.open("extents/zz/photo.jpg", env::disk::Open::CreateNew, env::disk::Caching::Buffered);
@@ -340,7 +340,7 @@ fn what_is_not_ours_is_reported_and_left_alone() {
 
 #[test]
 fn a_page_of_a_scan_goes_on_where_the_last_one_ended() {
-    on_both(|world, disk| {
+    on_all(|world, disk| {
         let (store, _) = world.open(disk);
         world.create(&store, GROUP, 1);
         let extents: Vec<_> = (0..12).map(|i| extent(i, 1 << 20)).collect();
@@ -419,4 +419,35 @@ fn appends_accepted_before_a_fence_are_acknowledged_and_counted_by_it() {
             world.run(append).expect("accepted before the fence");
         }
     }
+}
+
+#[test]
+fn a_read_that_the_page_cache_cannot_answer_is_begun_without_a_thread_and_verified() {
+    let Ok(ring) = env::ring::Ring::start() else {
+        eprintln!("skipped: no io_uring here");
+        return;
+    };
+    let world = World::real();
+    // Not in memory: direct writes leave the page cache empty only on a disk.
+    let dir = tempfile::tempdir_in(".").expect("a temporary directory");
+    let disk: Arc<dyn Disk> = Arc::new(fixture::ringed(dir.path(), ring));
+    let (store, _) = world.open(disk.clone());
+    world.create(&store, GROUP, 1);
+    let extents: Vec<_> = (0..8).map(|number| extent(number, 200_000)).collect();
+    let offsets = world.append_all(&store, GROUP, 1, &extents);
+    // The first read opens the file, on a thread.
+    for (extent, offset) in extents.iter().zip(&offsets) {
+        assert_eq!(world.read(&store, at(GROUP, 1, *offset), *extent).expect("sound"), extent.payload());
+    }
+    let health = store.health();
+    assert!(health.begun_reads >= 1 && health.begun_reads + health.inline_reads <= 8, "{health:?}");
+    // Damage is found, and named as the blocking path names it.
+    let names = disk.list("extents/ab").expect("the group's directory");
+    let file = disk.open(&format!("extents/ab/{}", names[0]), env::disk::Open::ReadWrite, env::disk::Caching::Direct);
+    let mut block = env::buf::AlignedBuf::zeroed(4096);
+    block.fill(7);
+    let last = *offsets.last().expect("eight");
+    file.expect("the group's file").write_at(&block, last + 8192).expect("a sound disk");
+    let damaged = world.read(&store, at(GROUP, 1, last), extents[7]);
+    assert!(matches!(damaged, Err(extent_store::ReadError::Damaged(extent_store::Damage::Slice(0)))), "{damaged:?}");
 }

@@ -5,13 +5,13 @@ mod fixture;
 use env::disk::{Caching, Open};
 use env::sim_disk::{CrashPolicy, SimDisk};
 use extent_store::{DiskIdentity, DiskStore, IdentityError, SetError, StoreSet};
-use fixture::{CLUSTER, DISK, World, on_both, sim_disk};
+use fixture::{CLUSTER, DISK, World, on_all, sim_disk};
 use std::sync::Arc;
 use types::{ClusterId, DiskId};
 
 #[test]
 fn each_start_is_a_new_incarnation() {
-    on_both(|_, disk| {
+    on_all(|_, disk| {
         assert_eq!(DiskIdentity::start(&*disk, CLUSTER, 1).expect("an empty folder"), None);
         assert_eq!(DiskIdentity::create(&*disk, CLUSTER, 1, DISK).expect("an empty folder").incarnation, 1);
         for incarnation in 2..5 {
@@ -23,7 +23,7 @@ fn each_start_is_a_new_incarnation() {
 
 #[test]
 fn foreign_damaged_and_nameless_disks_are_refused_and_not_touched() {
-    on_both(|_, disk| {
+    on_all(|_, disk| {
         DiskIdentity::create(&*disk, CLUSTER, 1, DISK).expect("an empty folder");
         let foreign = DiskIdentity::start(&*disk, ClusterId(9), 1);
         assert!(matches!(foreign, Err(IdentityError::ForeignCluster { .. })), "{foreign:?}");

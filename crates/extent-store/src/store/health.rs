@@ -35,6 +35,8 @@ pub struct DiskHealth {
     pub data_read_bytes: u64,
     /// Of those reads, how many were answered by the page cache without leaving the caller's thread.
     pub inline_reads: u64,
+    /// How many were waited for without a thread.
+    pub begun_reads: u64,
     /// Reads that failed with an error of the disk.
     pub read_errors: u64,
     /// Reads that met damage.
@@ -53,6 +55,7 @@ pub(super) struct Counters {
     pub(super) data_reads: Counter,
     pub(super) data_read_bytes: Counter,
     pub(super) inline_reads: Counter,
+    pub(super) begun_reads: Counter,
     pub(super) read_errors: Counter,
     pub(super) damaged_reads: Counter,
 }
@@ -88,6 +91,7 @@ impl Counters {
             data_reads: self.data_reads.get(),
             data_read_bytes: self.data_read_bytes.get(),
             inline_reads: self.inline_reads.get(),
+            begun_reads: self.begun_reads.get(),
             read_errors: self.read_errors.get(),
             damaged_reads: self.damaged_reads.get(),
         }

@@ -84,15 +84,25 @@ impl DiskStore {
         let len = HEADER_BYTES + wanted.cover().len();
         let mut buf = self.inner.config.buffers.take(len).await;
         buf.set_len_for_overwrite(len);
-        let cached = self.inner.read_cached(&mut buf, &wanted);
-        let buf = if cached {
-            buf
-        } else {
-            let wanted = wanted.clone();
-            self.run(move |inner| inner.read_blocking(buf, &wanted)).await?
-        };
+        if !self.inner.read_cached(&mut buf, &wanted) {
+            buf = self.read_waiting(buf, &wanted).await?;
+        }
         let start = HEADER_BYTES + (wanted.range.start - wanted.cover().start) as usize;
         Ok(buf.freeze().slice(start..start + wanted.range.len()))
+    }
+
+    /// Fills and verifies `buf` from the disk: without a thread of the pool where the file can begin reads by itself and all is
+    /// well, else where blocking is allowed.
+    async fn read_waiting(&self, mut buf: PooledBuf, wanted: &ReadRequest) -> Result<PooledBuf, ReadError> {
+        if let Some(file) = self.inner.files.handle(wanted.key()) {
+            let sound;
+            (buf, sound) = self.inner.read_begun(file, buf, wanted).await?;
+            if sound {
+                return Ok(buf);
+            }
+        }
+        let wanted = wanted.clone();
+        self.run(move |inner| inner.read_blocking(buf, &wanted)).await
     }
 
     /// Reads one whole frame around the page cache and verifies all of it, padding included: for scrub, repair and moves.
@@ -136,6 +146,36 @@ impl Inner {
         let sound = self.judge(buf, wanted).is_ok();
         self.counters.inline_reads.add(u64::from(sound));
         sound
+    }
+
+    /// Fills and verifies `buf` by reads that are begun and waited for; `false` if one cannot be begun or anything is amiss: then
+    /// the blocking path finds out what.
+    async fn read_begun(
+        &self,
+        file: Arc<dyn DiskFile>,
+        mut buf: PooledBuf,
+        wanted: &ReadRequest,
+    ) -> Result<(PooledBuf, bool), ReadError> {
+        for piece in wanted.pieces() {
+            let wanted_bytes = piece.of_buf.len();
+            if wanted_bytes == 0 {
+                continue;
+            }
+            let reading = match file.clone().start_read(buf, piece.of_buf, piece.at) {
+                Ok(reading) => reading,
+                Err(buf) => return Ok((buf, false)),
+            };
+            // Whoever reads answers each read it took, unless it is gone with all that it took.
+            let result;
+            (buf, result) = reading.await.map_err(|_| ReadError::Io(io::Error::other("the reads were given up")))?;
+            match result {
+                Ok(bytes) if bytes == wanted_bytes => self.count_read(bytes),
+                _ => return Ok((buf, false)),
+            }
+        }
+        let sound = self.judge(&buf, wanted).is_ok();
+        self.counters.begun_reads.add(u64::from(sound));
+        Ok((buf, sound))
     }
 
     fn read_blocking(&self, mut buf: PooledBuf, wanted: &ReadRequest) -> Result<PooledBuf, ReadError> {
