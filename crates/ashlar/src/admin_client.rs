@@ -28,6 +28,11 @@ pub async fn run(args: AdminArgs, now_ms: u64) -> Result<ExitCode, Failure> {
         }
         AdminCommand::Audit => verdict(client.ask(Method::POST, "/v1/audit", None, args.json).await?, args.json),
         AdminCommand::Scrub => verdict(client.ask(Method::POST, "/v1/scrub", None, args.json).await?, args.json),
+        AdminCommand::FlushCaches => {
+            let done = client.ask(Method::POST, "/v1/caches/flush", None, args.json).await?;
+            print(&done, args.json, show_tree);
+            Ok(ExitCode::SUCCESS)
+        }
         AdminCommand::User(command) => user(&client, command, args.json).await,
     }
 }

@@ -112,6 +112,8 @@ pub enum AdminCommand {
     Audit,
     /// Read and verify every replica of every extent; repairs from another disk's replica. Exit code 1 if damage is left.
     Scrub,
+    /// Write what is in memory alone to the metadata's tables, and let caches go: what is read next is read as after a restart.
+    FlushCaches,
     /// Accounts, each with its own keys and buckets.
     #[command(subcommand)]
     User(UserCommand),

@@ -6,9 +6,12 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Outcome;
+
+/// How often something that is waited for is looked at.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs `work` as a step with a name and prints how long it took.
 pub fn step<T>(name: &str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
@@ -50,6 +53,22 @@ pub fn cargo(root: &Path) -> Command {
     command
 }
 
+/// Asks again and again until the answer is yes; `false` if it is still no after `limit`.
+pub fn wait_until(limit: Duration, mut check: impl FnMut() -> bool) -> bool {
+    #[allow(clippy::disallowed_methods)] // Automation waits in real time and is never simulated.
+    let now = Instant::now;
+    let began = now();
+    loop {
+        if check() {
+            return true;
+        }
+        if now() - began > limit {
+            return false;
+        }
+        std::thread::sleep(CHECK_INTERVAL);
+    }
+}
+
 /// Whether a program of this name is found on the path.
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -82,6 +101,11 @@ pub fn empty_folder(root: &Path, name: &str) -> Result<PathBuf, String> {
     if folder.exists() {
         std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
-    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    Ok(folder)
+    make_folder(&folder)
+}
+
+/// A folder, made with those above it if it is not there.
+pub fn make_folder(folder: &Path) -> Result<PathBuf, String> {
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(folder.to_owned())
 }

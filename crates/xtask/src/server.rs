@@ -28,8 +28,21 @@ pub struct Server {
 impl Server {
     /// Starts with its data in `folder/disk0`; its log is `folder/server.log`.
     pub fn start(binary: &Path, folder: &Path, options: &[&str]) -> Result<Server, String> {
+        Server::start_under(&[], binary, folder, options)
+    }
+
+    /// Starts as an argument of another program, such as valgrind, that becomes the server's process.
+    pub fn start_under(wrapper: &[&str], binary: &Path, folder: &Path, options: &[&str]) -> Result<Server, String> {
         let log = File::create(folder.join("server.log")).map_err(|error| format!("server.log: {error}"))?;
-        let mut child = Command::new(binary)
+        let mut command = match wrapper {
+            [] => Command::new(binary),
+            [program, words @ ..] => {
+                let mut command = Command::new(program);
+                command.args(words).arg(binary);
+                command
+            }
+        };
+        let mut child = command
             .args(["server", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--json", "--data-dir"])
             .arg(folder.join("disk0"))
             .args(options)
@@ -58,6 +71,14 @@ impl Server {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn stop(mut self) -> Result<(), String> {
+        let line = format!("kill -TERM {}", self.pid());
+        Command::new("sh").args(["-c", &line]).status().map_err(|error| format!("kill: {error}"))?;
+        let status = self.child.wait().map_err(|error| format!("the server's end: {error}"))?;
+        if status.success() { Ok(()) } else { Err(format!("the server ended with {status}")) }
     }
 
     /// `ashlar admin …` with the root keys, JSON answer.
