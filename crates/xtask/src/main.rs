@@ -43,7 +43,7 @@ enum Command {
     Clients(clients::ClientsArgs),
     /// ceph/s3-tests, scored against the list of issue 2.
     S3(s3::S3Args),
-    /// The benchmark table with the machine's floor.
+    /// Performance: the table of one server; --compare beside peers; --counted as CI judges it.
     Bench(bench::BenchArgs),
 }
 

@@ -23,33 +23,33 @@ pub struct BenchArgs {
     /// bench/compare.md, .json and .svg under cargo's target folder.
     #[arg(long, conflicts_with = "counted")]
     compare: bool,
-    /// What CI runs, in about two minutes: counts syncs, bytes, blocks and instructions, and fails when one is above its bound in
+    /// What CI runs, in about a minute: counts syncs, bytes, blocks and instructions, and fails when one is above its bound in
     /// crates/xtask/counted-bounds.txt. Never judges time.
     #[arg(long)]
     counted: bool,
     /// Use this ashlar binary; nothing of the project is built.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// Seconds of each step; 5 if left out, 2 with --compare.
-    #[arg(long)]
+    #[arg(long, value_name = "S", conflicts_with = "counted")]
     seconds: Option<f64>,
     /// Interleaved rounds, of which the median is shown; 1 if left out, 3 with --compare.
-    #[arg(long)]
+    #[arg(long, value_name = "N", conflicts_with = "counted")]
     rounds: Option<u32>,
     /// Keys of the listing.
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
     list_keys: u64,
     /// Also write the plain table's figures to this file.
-    #[arg(long, conflicts_with_all = ["compare", "counted"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "counted"])]
     save: Option<PathBuf>,
     /// Show what changed in the plain table since a former run: a file written by --save.
-    #[arg(long, conflicts_with_all = ["compare", "counted"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "counted"])]
     against: Option<PathBuf>,
     /// Where the peers' programs are (garage/bin/garage, s3s-fs/bin/s3s-fs); installed there if missing. target/peers if left out.
-    #[arg(long, requires = "compare")]
+    #[arg(long, value_name = "DIR", requires = "compare")]
     peers: Option<PathBuf>,
     /// The source of the load generator of the comparison, relative to the project.
-    #[arg(long, default_value = "../shared/tools/loadgen", requires = "compare")]
+    #[arg(long, value_name = "DIR", default_value = "../shared/tools/loadgen")]
     loadgen: PathBuf,
     /// Also copy the comparison's table and plot to docs/bench.
     #[arg(long, requires = "compare")]

@@ -47,13 +47,13 @@ pub(super) fn run(root: &Path, binary: &Path, args: &BenchArgs) -> Outcome {
     let peers = absolute(&args.peers.clone().unwrap_or_else(|| target_folder(root).join("peers")))?;
     let loadgen = Loadgen::provide(root, &args.loadgen, machine::device_of(&folder))?;
     let floor = step("the machine's floor", || floor(binary, &folder))?;
-    let (servers, missing) = step("start of all servers", || servers::start_all(root, binary, &folder, &peers))?;
+    let (servers, mut missing) = step("start of all servers", || servers::start_all(root, binary, &folder, &peers))?;
+    let mut race = Race { loadgen, servers, seconds: args.seconds.unwrap_or(SECONDS), errors: Vec::new() };
+    race.servers.iter().for_each(Peer::pause);
+    missing.extend(step("preparation", || race.prepare(args.list_keys))?);
     for text in &missing {
         println!("   NOT MEASURED {text}");
     }
-    let mut race = Race { loadgen, servers, seconds: args.seconds.unwrap_or(SECONDS), errors: Vec::new() };
-    race.servers.iter().for_each(Peer::pause);
-    step("preparation", || race.prepare(args.list_keys))?;
     let rounds = args.rounds.unwrap_or(ROUNDS);
     let mut samples = Samples::new();
     for round in 0..rounds {
@@ -87,37 +87,47 @@ struct Race {
 }
 
 impl Race {
-    /// Buckets and the objects that all rounds read. Every server but the one at work stands still from here on.
-    fn prepare(&mut self, list_keys: u64) -> Outcome {
-        for index in 0..self.servers.len() {
-            let server = &self.servers[index];
-            let (id, warm) = (server.id, server.id.warm_objects().to_string());
+    /// Buckets and the objects that all rounds read. Every server but the one at work stands still from here on. A peer that cannot
+    /// be prepared is left out; the texts say why.
+    fn prepare(&mut self, list_keys: u64) -> Result<Vec<String>, String> {
+        let mut missing = Vec::new();
+        let mut prepared = Vec::new();
+        for server in std::mem::take(&mut self.servers) {
+            println!("   {}", server.id.label());
             server.resume();
-            println!("   {}", id.label());
-            let mut done = Ok(());
-            if id != ServerId::Nginx {
-                done = self.must(index, &["mkbucket"]);
+            let done = self.prepare_one(&server, list_keys);
+            server.pause();
+            match done {
+                Ok(()) => prepared.push(server),
+                Err(error) if server.id.is_peer() => missing.push(format!("{}: {error}", server.id.label())),
+                Err(error) => return Err(error),
             }
-            let put = ["put", "--conc", "16", "--count"];
-            done = done.and_then(|()| self.must(index, &[&put[..], &[&warm, "--prefix", steps::WARM_PREFIX]].concat()));
-            if id.is_durable() || id.is_peer() {
-                let size = steps::COPIED_BYTES.to_string();
-                let copied = ["put", "--count", "1", "--size", &size, "--prefix", steps::COPIED_PREFIX];
-                done = done.and_then(|()| self.must(index, &copied));
-            }
-            if STEPS.iter().any(|step| step.keys == steps::Keys::Listed && step.servers.contains(&id)) {
-                let (keys, groups) = (list_keys.to_string(), steps::LISTED_GROUPS.to_string());
-                let listed = [&keys, "--size", "100", "--fanout", &groups, "--prefix", steps::LISTED_PREFIX];
-                done = done.and_then(|()| self.must(index, &[&put[..], &listed].concat()));
-            }
-            self.servers[index].pause();
-            done?;
+        }
+        self.servers = prepared;
+        Ok(missing)
+    }
+
+    fn prepare_one(&self, server: &Peer, list_keys: u64) -> Outcome {
+        // nginx takes files only; its bucket is a folder that is there already.
+        if server.id != ServerId::Nginx {
+            self.must(server, &["mkbucket"])?;
+        }
+        let put = ["put", "--conc", "16", "--count"];
+        let warm = server.id.warm_objects().to_string();
+        self.must(server, &[&put[..], &[&warm, "--prefix", steps::WARM_PREFIX]].concat())?;
+        if server.id.is_store() {
+            let size = steps::COPIED_BYTES.to_string();
+            self.must(server, &["put", "--count", "1", "--size", &size, "--prefix", steps::COPIED_PREFIX])?;
+        }
+        if STEPS.iter().any(|step| step.keys == steps::Keys::Listed && step.servers.contains(&server.id)) {
+            let (keys, groups) = (list_keys.to_string(), steps::LISTED_GROUPS.to_string());
+            let listed = [&keys, "--size", "100", "--fanout", &groups, "--prefix", steps::LISTED_PREFIX];
+            self.must(server, &[&put[..], &listed].concat())?;
         }
         Ok(())
     }
 
-    fn must(&self, index: usize, words: &[&str]) -> Outcome {
-        let server = &self.servers[index];
+    fn must(&self, server: &Peer, words: &[&str]) -> Outcome {
         let arguments: Vec<String> = words.iter().map(|word| (*word).to_owned()).chain(server.arguments()).collect();
         let sample = self.loadgen.run(&arguments, &server.pids(), 0.0)?;
         match sample.errors {

@@ -174,7 +174,7 @@ impl Row {
     pub fn concerns(&self, server: ServerId) -> bool {
         let has = match self.of {
             Of::All => true,
-            Of::Stores => server == Ours || server.is_peer(),
+            Of::Stores => server.is_store(),
             Of::Durable => server.is_durable(),
         };
         has && self.per != Per::Server(server)

@@ -59,16 +59,25 @@ impl Instructions {
     }
 
     fn control(&self, words: &[&str]) -> Result<(), String> {
-        let mut command = Command::new("timeout");
-        command.args([CONTROL_SECONDS, "callgrind_control"]).args(words).arg(&self.pid);
-        let output = command.stdin(Stdio::null()).output().map_err(|error| format!("callgrind_control: {error}"))?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        // It exits with success when there was nobody to talk to.
-        if output.status.success() && text.contains("OK") {
-            Ok(())
-        } else {
-            Err(format!("callgrind does not take commands here: {}", text.trim()))
-        }
+        control(&self.pid, words)
+    }
+}
+
+/// Whether a server that runs under callgrind takes commands.
+pub fn probe(server: &Server) -> Result<(), String> {
+    control(&server.pid().to_string(), &["--instr=off"])
+}
+
+fn control(pid: &str, words: &[&str]) -> Result<(), String> {
+    let mut command = Command::new("timeout");
+    command.args([CONTROL_SECONDS, "callgrind_control"]).args(words).arg(pid);
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("callgrind_control: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    // It exits with success when there was nobody to talk to.
+    if output.status.success() && text.contains("OK") {
+        Ok(())
+    } else {
+        Err(format!("callgrind does not take commands here: {}", text.trim()))
     }
 }
 

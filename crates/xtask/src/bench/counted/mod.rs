@@ -40,9 +40,9 @@ pub(super) fn run(root: &Path, binary: &Path) -> Outcome {
     let work = Work { binary: binary.to_owned(), folder: empty_folder(root, "counted")? };
     let mut counts = step("counts of the server itself", || work.by_the_server())?;
     let mut skipped = Vec::new();
-    match step("instructions", || work.by_callgrind()) {
-        Ok(instructions) => counts.extend(instructions),
-        Err(reason) => skipped.push(reason),
+    match step("instructions", || work.by_callgrind())? {
+        Counted::All(instructions) => counts.extend(instructions),
+        Counted::NotHere(reason) => skipped.push(reason),
     }
     let judged_here = machine::has_feature("avx2");
     if !judged_here {
@@ -55,6 +55,13 @@ pub(super) fn run(root: &Path, binary: &Path) -> Outcome {
     println!("{}", verdict.text);
     println!("counted: {} passed, {} failed, {} skipped", verdict.passed, verdict.failed, verdict.skipped);
     if verdict.failed > 0 { Err("a count is above its bound, see the lines marked FAIL".into()) } else { Ok(()) }
+}
+
+/// What came of counting instructions.
+enum Counted {
+    All(Vec<Count>),
+    /// Callgrind cannot be had or does not work on this machine, and why.
+    NotHere(String),
 }
 
 /// A store that is loaded, twice: once natively, once under callgrind.
@@ -116,11 +123,21 @@ impl Work {
         Ok(counts)
     }
 
-    /// The same store under callgrind, which counts every instruction of the process.
-    fn by_callgrind(&self) -> Result<Vec<Count>, String> {
-        let wrapper = callgrind::wrapper(&self.folder)?;
-        let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-        let server = Server::start_under(&wrapper, &self.binary, &self.folder, &[])?;
+    /// The same store under callgrind, which counts every instruction of the process. Where callgrind does not work that is no
+    /// failure; a request that fails under it is one.
+    fn by_callgrind(&self) -> Result<Counted, String> {
+        let started = callgrind::wrapper(&self.folder).and_then(|wrapper| {
+            let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+            let server = Server::start_under(&wrapper, &self.binary, &self.folder, &[])?;
+            callgrind::probe(&server).map(|()| server)
+        });
+        match started {
+            Ok(server) => self.under(server).map(Counted::All),
+            Err(reason) => Ok(Counted::NotHere(reason)),
+        }
+    }
+
+    fn under(&self, server: Server) -> Result<Vec<Count>, String> {
         let one = ["-c", "1", "--no-prepare"];
         let fresh = ["--prefix", "counted/"];
         let groups = [&LISTS[..], &GROUPS].concat();

@@ -63,7 +63,12 @@ impl ServerId {
         matches!(self, ServerId::Ours | ServerId::GarageSync)
     }
 
-    /// Whether it is a store that ours should be ahead of; the others are floors.
+    /// Whether it speaks S3; the others are floors.
+    pub fn is_store(self) -> bool {
+        self == ServerId::Ours || self.is_peer()
+    }
+
+    /// Whether it is a store that ours should be ahead of.
     pub fn is_peer(self) -> bool {
         matches!(self, ServerId::Garage | ServerId::GarageSync | ServerId::S3sFs)
     }
