@@ -28,8 +28,8 @@ use table::Table;
 
 const ROUNDS: u32 = 3;
 const SECONDS: f64 = 2.0;
-/// What three rounds leave on the disk: about 5 GB for each of three stores, and the files of one round twice.
-const FREE_BYTES_MIN: u64 = 24 << 30;
+/// What three rounds leave on the disk: 1.8 GB a round for each of three stores, and the files of one round twice.
+const FREE_BYTES_MIN: u64 = 20 << 30;
 /// A server counts as quiet when it used no more processor time than this in a moment, and is waited for no longer than that.
 const QUIET_TICKS: u64 = 1;
 const QUIET_MOMENT: Duration = Duration::from_millis(100);
@@ -42,7 +42,12 @@ type Samples = BTreeMap<(&'static str, ServerId), Vec<Option<Sample>>>;
 pub(super) fn run(root: &Path, binary: &Path, args: &BenchArgs) -> Outcome {
     let folder = empty_folder(root, "compare")?;
     if let Some(free) = machine::free_bytes(&folder).filter(|free| *free < FREE_BYTES_MIN) {
-        return Err(format!("{} GB are free below {}, 24 are wanted", free >> 30, folder.display()));
+        return Err(format!(
+            "{} GiB are free below {}, {} are wanted",
+            free >> 30,
+            folder.display(),
+            FREE_BYTES_MIN >> 30
+        ));
     }
     let peers = absolute(&args.peers.clone().unwrap_or_else(|| target_folder(root).join("peers")))?;
     let loadgen = Loadgen::provide(root, &args.loadgen, machine::device_of(&folder))?;
