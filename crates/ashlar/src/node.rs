@@ -167,7 +167,11 @@ impl Operations for Node {
 
     fn flush_caches(&self) -> Answer<'_> {
         Box::pin(async move {
-            self.metadata.flush().await?;
+            self.metadata.empty_cache().await?;
+            let disks = self.controller.disks().clone();
+            // Log and tables of the metadata lie on the same disks as the groups.
+            let dropped = tokio::task::spawn_blocking(move || disks.iter().try_for_each(|disk| disk.drop_cached()));
+            dropped.await.map_err(|e| e.to_string())?.map_err(|e| format!("the page cache: {e}"))?;
             Ok(json!({ "ok": true }))
         })
     }

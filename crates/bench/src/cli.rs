@@ -3,6 +3,8 @@
 //! Promises: `--json` prints one JSON value on standard output and nothing else. Refuses to know: how anything is measured.
 #![allow(clippy::print_stdout)] // This file is the terminal side of the crate.
 
+mod probes;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +17,7 @@ use crate::client::signature::{Credentials, PayloadSigning};
 use crate::crash::{self, CrashConfig, ServerConfig};
 use crate::table::{self, TableConfig};
 use crate::{BenchError, Config, Operation, clock, floor, hyper_floor};
+use probes::{ConnectionsArgs, Probe, ScaleArgs, SoakArgs, TreeArgs, TtfbArgs};
 
 /// Load generator, benchmark table and crash tester for any S3 endpoint.
 #[derive(Args, Debug)]
@@ -52,6 +55,11 @@ enum Command {
     Floor(FloorArgs),
     /// kill -9 under verified load, round after round.
     Crash(CrashArgs),
+    Ttfb(TtfbArgs),
+    Tree(TreeArgs),
+    Connections(ConnectionsArgs),
+    Scale(ScaleArgs),
+    Soak(SoakArgs),
     /// A bare HTTP server that answers each GET with the body of the first PUT: the floor of `cargo xtask bench --compare`.
     #[command(hide = true)]
     HyperFloor(HyperFloorArgs),
@@ -269,6 +277,11 @@ pub fn execute(args: &BenchArgs) -> Result<bool, BenchError> {
             Ok(true)
         }
         Command::Crash(crash) => run_crash(&runtime, crash, json),
+        Command::Ttfb(args) => run_probe(&runtime, Probe::Ttfb(args), json),
+        Command::Tree(args) => run_probe(&runtime, Probe::Tree(args), json),
+        Command::Connections(args) => run_probe(&runtime, Probe::Connections(args), json),
+        Command::Scale(args) => run_probe(&runtime, Probe::Scale(args), json),
+        Command::Soak(args) => run_probe(&runtime, Probe::Soak(args), json),
         Command::HyperFloor(args) => {
             hyper_floor::serve(args.listen, |address| println!("{}", serde_json::json!({ "endpoint": address })))?;
             Ok(true)
@@ -313,12 +326,19 @@ fn run_table(runtime: &tokio::runtime::Runtime, args: &TableArgs, json: bool) ->
     Ok(table.errors.is_empty())
 }
 
+fn run_probe(runtime: &tokio::runtime::Runtime, probe: Probe<'_>, json: bool) -> Result<bool, BenchError> {
+    let findings = runtime.block_on(probe.run(!json))?;
+    if json {
+        print_json(&findings)?
+    } else {
+        print!("{findings}")
+    }
+    Ok(findings.is_good())
+}
+
 fn run_crash(runtime: &tokio::runtime::Runtime, args: &CrashArgs, json: bool) -> Result<bool, BenchError> {
     prepare_folder(&args.folder)?;
-    let binary = match &args.binary {
-        Some(binary) => binary.clone(),
-        None => std::env::current_exe().map_err(BenchError::local("find this program's file"))?,
-    };
+    let binary = binary_or_this(args.binary.as_ref())?;
     let server = ServerConfig {
         binary,
         folder: args.folder.clone(),
@@ -350,6 +370,13 @@ fn run_crash(runtime: &tokio::runtime::Runtime, args: &CrashArgs, json: bool) ->
             }
             Ok(false)
         }
+    }
+}
+
+fn binary_or_this(binary: Option<&PathBuf>) -> Result<PathBuf, BenchError> {
+    match binary {
+        Some(binary) => Ok(binary.clone()),
+        None => std::env::current_exe().map_err(BenchError::local("find this program's file")),
     }
 }
 

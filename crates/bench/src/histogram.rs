@@ -77,10 +77,16 @@ impl Histogram {
         Duration::ZERO
     }
 
-    /// The usual four numbers.
+    /// The usual five numbers.
     pub fn summary(&self) -> Quantiles {
         let ms = |q| self.quantile(q).as_secs_f64() * 1e3;
-        Quantiles { p50_ms: ms(0.5), p90_ms: ms(0.9), p99_ms: ms(0.99), max_ms: self.max_ns as f64 / 1e6 }
+        Quantiles {
+            p50_ms: ms(0.5),
+            p90_ms: ms(0.9),
+            p95_ms: ms(0.95),
+            p99_ms: ms(0.99),
+            max_ms: self.max_ns as f64 / 1e6,
+        }
     }
 }
 
@@ -91,6 +97,8 @@ pub struct Quantiles {
     pub p50_ms: f64,
     /// Nine in ten.
     pub p90_ms: f64,
+    /// Nineteen in twenty.
+    pub p95_ms: f64,
     /// Ninety-nine in a hundred.
     pub p99_ms: f64,
     /// The slowest.

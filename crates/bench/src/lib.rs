@@ -5,7 +5,8 @@
 //! Refuses to know: how the server is built; it speaks S3, reads `/proc` and runs the `ashlar` command, nothing else.
 //!
 //! Reading order: [`config`], [`load`] (the closed loop), [`client`] (one S3 connection), [`content`] (what bytes an
-//! object has), [`report`]; then [`table`], [`floor`] and [`hyper_floor`]; then [`crash`]. The command line is in [`cli`].
+//! object has), [`report`]; then [`table`], [`floor`] and [`hyper_floor`]; then [`crash`], and [`probe`]
+//! (one program for each promise about speed). The command line is in [`cli`].
 
 pub mod cli;
 pub mod client;
@@ -20,6 +21,7 @@ pub mod hyper_floor;
 pub mod limits;
 pub mod load;
 pub mod machine;
+pub mod probe;
 pub mod report;
 pub mod table;
 

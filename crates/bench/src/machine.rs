@@ -4,6 +4,8 @@
 //! device reads as an error, never as zero. Refuses to know: which process is a server.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -45,6 +47,44 @@ pub fn process(pid: u32) -> Result<ProcessReading, BenchError> {
         resident_bytes: status_kib(&status, "VmRSS:").unwrap_or(0) << 10,
         peak_bytes: status_kib(&status, "VmHWM:").unwrap_or(0) << 10,
     })
+}
+
+/// How many descriptors a process has open.
+pub fn descriptors(pid: u32) -> Result<u64, BenchError> {
+    let path = format!("/proc/{pid}/fd");
+    Ok(fs::read_dir(&path).map_err(BenchError::local(path.as_str()))?.count() as u64)
+}
+
+/// Bytes that a process caused to be read from block devices: what the page cache had is not in it.
+pub fn read_bytes(pid: u32) -> Result<u64, BenchError> {
+    let io = read(&format!("/proc/{pid}/io"))?;
+    let line = io.lines().find_map(|line| line.strip_prefix("read_bytes:"));
+    line.and_then(|value| value.trim().parse().ok()).ok_or_else(|| unreadable("process io"))
+}
+
+/// Files below a folder, and the bytes they occupy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FolderReading {
+    /// Regular files.
+    pub files: u64,
+    /// Bytes of their blocks.
+    pub bytes: u64,
+}
+
+/// Walks a folder; what goes away meanwhile is not counted.
+pub fn folder(path: &Path) -> FolderReading {
+    let mut sum = FolderReading::default();
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        match entry.metadata() {
+            Ok(data) if data.is_dir() => {
+                let below = folder(&entry.path());
+                sum = FolderReading { files: sum.files + below.files, bytes: sum.bytes + below.bytes };
+            }
+            Ok(data) => sum = FolderReading { files: sum.files + 1, bytes: sum.bytes + data.blocks() * SECTOR_BYTES },
+            Err(_) => {}
+        }
+    }
+    sum
 }
 
 /// Reads `/sys/block/NAME/stat`, or that of a partition in `/sys/class/block`.
@@ -108,7 +148,7 @@ pub fn describe() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{cpu_ticks, parse_disk, process};
+    use super::{cpu_ticks, descriptors, folder, parse_disk, process, read_bytes};
 
     #[test]
     fn a_command_name_with_parentheses_does_not_shift_the_fields() {
@@ -121,6 +161,25 @@ mod tests {
         let reading = parse_disk("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17").expect("a full line");
         assert_eq!((reading.writes, reading.written_bytes, reading.flushes), (5, 7 * 512, 16));
         assert!(parse_disk("1 2 x").is_none());
+    }
+
+    #[test]
+    fn files_of_inner_folders_count_with_their_blocks() {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(dir.path().join("x")).expect("made");
+        for name in ["a", "x/b"] {
+            std::fs::write(dir.path().join(name), [1; 5000]).expect("written");
+        }
+        let found = folder(dir.path());
+        assert_eq!((found.files, found.bytes >= 10_000), (2, true), "{found:?}");
+        assert_eq!(folder(&dir.path().join("none")).files, 0);
+    }
+
+    #[test]
+    fn this_process_has_open_descriptors_and_has_read() {
+        let pid = std::process::id();
+        assert!(descriptors(pid).expect("our own process") >= 3);
+        read_bytes(pid).expect("our own process");
     }
 
     #[test]

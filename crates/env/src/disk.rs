@@ -89,6 +89,11 @@ pub trait Disk: Send + Sync + Debug {
     fn remove(&self, path: &str) -> io::Result<()>;
     /// Makes the names in `dir` ("" is the root) durable.
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
+    /// Asks the host to drop what it has cached of all files of the disk, for measurements. What is not yet written back stays; a
+    /// host without a cache has nothing to do.
+    fn drop_cached(&self) -> io::Result<()> {
+        Ok(())
+    }
     /// Free and total bytes.
     fn space(&self) -> io::Result<Space>;
     /// Where the root lies in the host's file system, for engines that open their own files; `None` when simulated.

@@ -135,6 +135,10 @@ impl Disk for RealDisk {
         self.dir(dir)?.sync_all()
     }
 
+    fn drop_cached(&self) -> io::Result<()> {
+        drop_cached_below(&self.dir("")?)
+    }
+
     fn space(&self) -> io::Result<Space> {
         sys::space(&self.root)
     }
@@ -146,6 +150,20 @@ impl Disk for RealDisk {
     fn counters(&self) -> DiskCounters {
         self.counters.snapshot()
     }
+}
+
+fn drop_cached_below(dir: &File) -> io::Result<()> {
+    // Listing takes the descriptor over, so it gets one of its own.
+    for name in sys::names(sys::open_dir(dir, OsStr::new("."))?)? {
+        let name = OsStr::new(&name);
+        match sys::open_file(dir, name, Open::Read) {
+            Ok(file) if file.metadata()?.is_dir() => drop_cached_below(&sys::open_dir(dir, name)?)?,
+            Ok(file) => sys::drop_cached(&file)?,
+            // Removed meanwhile, or no file of ours.
+            Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Makes the root and its missing ancestors, and their names durable.

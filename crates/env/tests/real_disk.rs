@@ -104,6 +104,27 @@ fn a_cached_read_gives_all_or_declines_never_a_part() {
 }
 
 #[test]
+fn dropping_what_is_cached_reaches_synced_files_of_every_folder() {
+    let (_dir, disk) = disk();
+    disk.create_dir_all("x/y").unwrap();
+    let paths = ["a", "x/b", "x/y/c"];
+    let file = |path| disk.open(path, Open::CreateNew, Caching::Buffered).unwrap();
+    let files = paths.map(file);
+    let mut buf = vec![0; 64 << 10];
+    for file in &files {
+        file.write_at(&[7; 64 << 10], 0).unwrap();
+        file.sync_data().unwrap();
+        // Where the host cannot read from its cache alone there is nothing to be seen.
+        assert!(file.read_at_cached(&mut buf, 0).unwrap().is_none_or(|count| count == 64 << 10));
+    }
+    disk.drop_cached().unwrap();
+    for (file, path) in files.iter().zip(paths) {
+        assert_eq!(file.read_at_cached(&mut buf, 0).unwrap(), None, "{path} is still cached");
+        assert_eq!((file.read_at(&mut buf, 0).unwrap(), buf[65_535]), (64 << 10, 7));
+    }
+}
+
+#[test]
 fn after_a_failed_write_the_handle_never_succeeds_again() {
     let (_dir, disk) = disk();
     let file = disk.open("a", Open::CreateNew, Caching::Buffered).unwrap();

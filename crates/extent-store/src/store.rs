@@ -183,6 +183,11 @@ impl DiskStore {
         self.inner.disk.space()
     }
 
+    /// Asks the host to drop what it has cached of the whole disk, for measurements. Blocks.
+    pub fn drop_cached(&self) -> io::Result<()> {
+        self.inner.disk.drop_cached()
+    }
+
     /// Counters since the start.
     pub fn health(&self) -> DiskHealth {
         self.inner.counters.snapshot()

@@ -307,6 +307,16 @@ impl Metadata {
         done.await.unwrap_or_else(|_| Err("the metadata ended".to_owned()))
     }
 
+    /// Flushes and empties the block cache, for measurements: the next read of any row asks the host for its block.
+    pub async fn empty_cache(&self) -> Result<(), String> {
+        self.flush().await?;
+        let (reply, done) = oneshot::channel();
+        self.inner.apply.submit(ToApply::Renew(reply)).map_err(|e| e.to_string())?;
+        done.await.map_err(|_| "the metadata ended".to_owned())?;
+        self.inner.shared.tree().empty_cache();
+        Ok(())
+    }
+
     /// Writes down how far the log is durable; to be called now and then while idle, so that damage can be told from a torn tail.
     pub async fn mark(&self) {
         let (reply, done) = oneshot::channel();

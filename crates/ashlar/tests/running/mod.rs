@@ -86,6 +86,15 @@ impl Server {
         answer.map_or_else(|error| error.status().expect("an answer"), |response| response.status)
     }
 
+    /// `ashlar bench …` against it; whether it was content, and what it printed as JSON (or its complaint).
+    pub fn bench(&self, words: &[&str]) -> (bool, Value) {
+        let endpoint = format!("http://{}", self.address);
+        let pid = self.child.id().to_string();
+        let mut all = words.to_vec();
+        all.extend(["--endpoint", &endpoint, "--admin", &self.admin, "--pid", &pid]);
+        bench(&all)
+    }
+
     /// `ashlar admin info`.
     pub fn info(&self) -> Value {
         let mut command = Command::new(BINARY);
@@ -115,6 +124,15 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// `ashlar bench …` on its own; whether it was content, and what it printed as JSON (or its complaint).
+pub fn bench(words: &[&str]) -> (bool, Value) {
+    let mut command = Command::new(BINARY);
+    command.args(["bench", "--json"]).args(words);
+    let output = with_keys(&mut command).output().expect("the binary runs");
+    let complaint = || Value::String(String::from_utf8_lossy(&output.stderr).into_owned());
+    (output.status.success(), serde_json::from_slice(&output.stdout).unwrap_or_else(|_| complaint()))
 }
 
 fn with_keys(command: &mut Command) -> &mut Command {

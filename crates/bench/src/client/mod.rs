@@ -75,7 +75,7 @@ pub enum ClientError {
     #[error("connection closed {0}")]
     Closed(&'static str),
     /// No answer in time; the outcome of a write is unknown.
-    #[error("no answer within {} s", REQUEST_TIMEOUT.as_secs())]
+    #[error("no answer in time")]
     Timeout,
     /// The answer is not HTTP as we know it.
     #[error("not a proper answer: {0}")]
@@ -146,6 +146,7 @@ pub struct Client {
     connection: Connection,
     signer: Signer,
     host: String,
+    timeout: Duration,
 }
 
 impl Client {
@@ -155,7 +156,14 @@ impl Client {
             connection: Connection::new(target.address.clone()),
             signer: Signer::new(target.credentials.clone(), &target.region, target.payload),
             host: target.address.clone(),
+            timeout: REQUEST_TIMEOUT,
         }
+    }
+
+    /// A client of another service than S3 at the same target, such as the admin API, whose answers may take so long.
+    pub(crate) fn of_service(target: &Target, service: &'static str, timeout: Duration) -> Client {
+        let client = Client::new(target);
+        Client { signer: client.signer.for_service(service), timeout, ..client }
     }
 
     /// Sends a request and asks for the given success status.
@@ -169,7 +177,7 @@ impl Client {
         let body = request.body.unwrap_or_default();
         let has_body = request.method != "HEAD";
         let exchange = self.connection.exchange(head.as_bytes(), body, has_body, &mut sink);
-        let response = match tokio::time::timeout(REQUEST_TIMEOUT, exchange).await {
+        let response = match tokio::time::timeout(self.timeout, exchange).await {
             Ok(result) => result?,
             Err(_) => {
                 self.connection.close();
@@ -179,7 +187,8 @@ impl Client {
         if response.status == success { Ok(response) } else { Err(status_error(&response)) }
     }
 
-    fn request_head(&mut self, request: &Request<'_>) -> String {
+    /// The bytes of a request up to its body, signed now; for connections that are not driven by this client.
+    pub(crate) fn request_head(&mut self, request: &Request<'_>) -> String {
         let path = encode(request.path, true);
         let query = canonical_query(request.query);
         let parts = Parts {

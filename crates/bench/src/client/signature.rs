@@ -50,6 +50,7 @@ pub struct Parts<'a> {
 pub struct Signer {
     credentials: Credentials,
     region: String,
+    service: &'static str,
     payload: PayloadSigning,
     day: String,
     key: [u8; 32],
@@ -58,7 +59,12 @@ pub struct Signer {
 impl Signer {
     /// A signer for one account and region.
     pub fn new(credentials: Credentials, region: &str, payload: PayloadSigning) -> Signer {
-        Signer { credentials, region: region.to_owned(), payload, day: String::new(), key: [0; 32] }
+        Signer { credentials, region: region.to_owned(), service: "s3", payload, day: String::new(), key: [0; 32] }
+    }
+
+    /// The same for another service than `s3`.
+    pub fn for_service(self, service: &'static str) -> Signer {
+        Signer { service, day: String::new(), ..self }
     }
 
     /// The three headers that authenticate the request, each line ended by CR LF. `date` is `YYYYMMDDTHHMMSSZ`.
@@ -67,7 +73,7 @@ impl Signer {
         self.derive_key(day);
         let payload_hash = self.payload_hash(parts.body);
         let (canonical, names) = canonical_request(parts, date, &payload_hash);
-        let scope = format!("{day}/{}/s3/aws4_request", self.region);
+        let scope = format!("{day}/{}/{}/aws4_request", self.region, self.service);
         let to_sign =
             format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex::encode(Sha256::digest(canonical.as_bytes())));
         let signature = hex::encode(hmac(&self.key, to_sign.as_bytes()));
@@ -82,7 +88,7 @@ impl Signer {
         if self.day != day {
             let key = hmac(format!("AWS4{}", self.credentials.secret_key).as_bytes(), day.as_bytes());
             let key = hmac(&key, self.region.as_bytes());
-            let key = hmac(&key, b"s3");
+            let key = hmac(&key, self.service.as_bytes());
             self.key = hmac(&key, b"aws4_request");
             day.clone_into(&mut self.day);
         }

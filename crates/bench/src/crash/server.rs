@@ -99,6 +99,11 @@ impl Server {
         }
     }
 
+    /// `host:port` of its admin API.
+    pub fn admin(&self) -> &str {
+        &self.admin
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()

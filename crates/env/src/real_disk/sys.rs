@@ -130,6 +130,15 @@ pub(super) fn space(dir: &File) -> io::Result<Space> {
     Ok(Space { total_bytes: stat.f_blocks * fragment, free_bytes: stat.f_bavail * fragment })
 }
 
+/// Drops the file's clean pages from the page cache.
+pub(super) fn drop_cached(file: &File) -> io::Result<()> {
+    // SAFETY: advice about an open descriptor; no memory is passed. Unlike its kin this call returns the error itself.
+    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
 /// Reserves blocks and grows the file.
 pub(super) fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     fallocate(file, 0, offset, len)

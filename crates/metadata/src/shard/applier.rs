@@ -27,6 +27,8 @@ pub(crate) enum ToApply {
     Entries(Vec<Committed>),
     /// Flush everything applied so far in every folder, and say when it is done.
     Flush(oneshot::Sender<Result<(), String>>),
+    /// Write a batch of nothing: readers that come after it look into the newest tables instead of the rows in memory that were flushed.
+    Renew(oneshot::Sender<()>),
     /// The log of this folder left the log set.
     Left(usize),
     /// Look whether a flush is due.
@@ -115,6 +117,11 @@ impl Applier {
                 ToApply::Flush(done) => {
                     self.retry_flushes();
                     self.asked.push(done);
+                }
+                ToApply::Renew(done) => {
+                    self.renew();
+                    // Whoever asked may have given up.
+                    let _ = done.send(());
                 }
                 ToApply::Left(folder) => self.lose(folder, "its log failed"),
                 ToApply::Look => {
@@ -217,6 +224,17 @@ impl Applier {
             self.lose(folder, &error.to_string());
         }
         Ok(())
+    }
+
+    /// A reader's position decides which list of tables it reads, so without a later position there is no later list.
+    fn renew(&mut self) {
+        if self.shared.failure().is_some() {
+            return;
+        }
+        match self.write(WriteBatch::default()) {
+            Ok(()) => self.folders.iter().for_each(|folder| folder.tree.publish(folder.at)),
+            Err(e) => self.shared.fail(e.to_string()),
+        }
     }
 
     fn retry_flushes(&mut self) {

@@ -164,6 +164,10 @@ impl Tree for LsmTree {
         young.max(DEEP_TABLES * self.config.table_bytes).min(self.tree.disk_space())
     }
 
+    fn empty_cache(&self) {
+        super::evict::empty(&self.cache);
+    }
+
     fn failure(&self) -> Option<TreeError> {
         self.failed.get().cloned()
     }

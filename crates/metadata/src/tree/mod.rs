@@ -4,6 +4,7 @@
 //! the batches, the last completed flush at the latest. There is no journal here: the Raft log is the only write-ahead log.
 //! Refuses to know: what rows mean, logs.
 
+mod evict;
 mod lsm;
 mod mem;
 mod pins;
@@ -116,6 +117,8 @@ pub trait Tree: Send + Sync {
     fn compact_bytes(&self) -> u64 {
         self.stats().disk_bytes
     }
+    /// Empties its block cache, for measurements. A tree without one has nothing to do.
+    fn empty_cache(&self) {}
     /// Why it takes no batch any more.
     fn failure(&self) -> Option<TreeError>;
     /// Numbers.
