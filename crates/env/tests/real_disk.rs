@@ -117,9 +117,14 @@ fn dropping_what_is_cached_reaches_synced_files_of_every_folder() {
         // Where the host cannot read from its cache alone there is nothing to be seen.
         assert!(file.read_at_cached(&mut buf, 0).unwrap().is_none_or(|count| count == 64 << 10));
     }
-    disk.drop_cached().unwrap();
     for (file, path) in files.iter().zip(paths) {
-        assert_eq!(file.read_at_cached(&mut buf, 0).unwrap(), None, "{path} is still cached");
+        // A fast disk may have read the pages before the kernel looks whether they are there; not each time.
+        let mut dropped = (0..100).map(|_| {
+            disk.drop_cached().unwrap();
+            file.read_at_cached(&mut buf, 0).unwrap()
+        });
+        assert!(dropped.any(|read| read.is_none()), "{path} is still cached");
+        drop(dropped);
         assert_eq!((file.read_at(&mut buf, 0).unwrap(), buf[65_535]), (64 << 10, 7));
     }
 }
