@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::rows::Target;
+use super::rows::{Row, Target};
 use super::servers::ServerId;
 use super::table::{Line, Table};
 use crate::bench::spread::number;
@@ -68,8 +68,7 @@ fn axis(body: &mut String, bottom: f64) {
 /// One row's bars from `y` down; returns where they end.
 fn row(body: &mut String, line: &Line, y: f64) -> f64 {
     let height = line.cells.len().max(1) as f64 * BAR;
-    let label = format!("{}, target {}", line.row.name, line.row.target_text());
-    text(body, LEFT - 10.0, y + height / 2.0 + 4.0, "text-anchor=\"end\" font-size=\"12\"", &label);
+    text(body, LEFT - 10.0, y + height / 2.0 + 4.0, "text-anchor=\"end\" font-size=\"12\"", &label(&line.row));
     if line.cells.is_empty() {
         text(body, at(0.0) + 4.0, y + 9.0, "font-size=\"9\"", "not measured");
     }
@@ -84,6 +83,10 @@ fn row(body: &mut String, line: &Line, y: f64) -> f64 {
         y += BAR;
     }
     end
+}
+
+fn label(row: &Row) -> String {
+    format!("{}, target {}", row.name, row.target_text())
 }
 
 fn bar(body: &mut String, id: ServerId, power: f64, figure: &str, y: f64) {
@@ -154,7 +157,8 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{at, distance, escaped, svg};
+    use super::{at, distance, escaped, label, svg};
+    use crate::bench::compare::rows::{PEAK, ROWS};
     use crate::bench::compare::servers::ServerId::{Garage, Hyper, Ours};
     use crate::bench::compare::table::tests::{line, table};
 
@@ -205,6 +209,14 @@ mod tests {
         let rate = line("PUT 4 KiB c16, ops/s, times Garage with fsync", &[]);
         assert!(distance(&rate, 44.0).expect("a distance") < 0.0 && distance(&rate, 2.2).expect("a distance") > 0.9);
         assert_eq!((at(-9.0), at(9.0)), (super::LEFT, super::RIGHT));
+    }
+
+    #[test]
+    fn the_name_of_every_row_has_room_left_of_the_axis() {
+        // A letter of this size is some 6.3 wide.
+        for row in ROWS.iter().chain([&PEAK]) {
+            assert!(label(row).chars().count() as f64 * 6.3 < super::LEFT - 10.0, "{}", label(row));
+        }
     }
 
     #[test]

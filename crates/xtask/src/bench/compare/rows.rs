@@ -128,11 +128,11 @@ pub const ROWS: [Row; 33] = [
     times_hyper("HEAD c16, CPU, times bare hyper", "HEAD c16"),
     at_most("GET 4 KiB c1, first byte p50 ms", "GET 4K c1", Figure::FirstByte, 0.09),
     at_most("HEAD c1, first byte p50 ms", "HEAD c1", Figure::FirstByte, 0.07),
-    rate("GET 4 KiB c1 to a client that delays its ACKs, ops/s", "GET 4K c1 delayed ACK"),
+    rate("GET 4 KiB c1, delayed ACKs, ops/s", "GET 4K c1 delayed ACK"),
     Row {
         per: Per::Step("GET 4K c1"),
         target: Target::AtLeast(0.9),
-        ..rate("GET 4 KiB c1, rate with delayed ACKs, times that without", "GET 4K c1 delayed ACK")
+        ..rate("GET 4 KiB c1, delayed ACKs, share of the rate", "GET 4K c1 delayed ACK")
     },
     at_most("DELETE c16, CPU s per 10k", "DELETE c16", Figure::CpuPer10k, 0.6),
     at_most("PUT 1 MiB c1, CPU s per GB", "PUT 1M c1", Figure::CpuPerGb, 1.8),
