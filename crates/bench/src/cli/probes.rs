@@ -254,7 +254,8 @@ impl ScaleArgs {
 /// acknowledged. Every --sample: latencies since the last one, memory, descriptors, files, space, live data, processor time. A scrub
 /// begins every --scrub-every. At the end everything is compared once more and the audit must be clean. p50 and p99 of small
 /// requests in the last quarter should be at most 1.2 times those of the first; memory, descriptors, files, and space beyond the
-/// live data must not grow over the second half (Theil-Sen slope; 5 %, space 15 %, or the noise of one sample where that is more).
+/// live data must not grow over the second half (Theil-Sen slope; 5 %, space 15 %, or the noise of one sample where that is more). With
+/// --memory among the server's options, its peak must be at most that and a tenth.
 #[derive(Args, Debug)]
 pub(super) struct SoakArgs {
     /// How long: 90s, 10m, 1h.
@@ -299,6 +300,7 @@ impl SoakArgs {
             binary: binary_or_this(self.binary.as_ref())?,
             folder: self.folder.clone(),
             disks: self.disks,
+            memory_bytes: memory_of(&self.server_options),
             options: self.server_options.clone(),
             duration: self.duration,
             sample: self.sample,
@@ -334,6 +336,12 @@ impl Probe<'_> {
     }
 }
 
+/// What the server is told to keep within, if it is told.
+fn memory_of(options: &[String]) -> Option<u64> {
+    let at = options.iter().position(|option| option == "--memory")?;
+    parse_size(options.get(at + 1)?).ok()
+}
+
 /// `250ms`, `90s`, `10m`, `1h`.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration such as 90s, 10m or 1h");
@@ -351,8 +359,14 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_duration;
+    use super::{memory_of, parse_duration};
     use std::time::Duration;
+
+    #[test]
+    fn the_memory_of_a_server_is_read_from_its_options() {
+        let options = ["--rf", "1", "--memory", "256MiB"].map(str::to_owned);
+        assert_eq!((memory_of(&options), memory_of(&options[..3])), (Some(256 << 20), None));
+    }
 
     #[test]
     fn durations_have_a_unit() {

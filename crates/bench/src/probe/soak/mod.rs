@@ -40,6 +40,8 @@ pub struct SoakConfig {
     pub disks: u32,
     /// Further options of `ashlar server`.
     pub options: Vec<String>,
+    /// What its memory must keep within, and a tenth.
+    pub memory_bytes: Option<u64>,
     /// How long the load goes on.
     pub duration: Duration,
     /// Time between samples.
@@ -115,7 +117,7 @@ pub async fn run(config: &SoakConfig) -> Result<Findings, BenchError> {
     server.audit(&server_config)?;
     server.terminate()?;
     let mut findings = Findings::new("soak");
-    samples.judge(&mut findings);
+    samples.judge(config.memory_bytes, &mut findings);
     scrubs.judge(&mut findings);
     findings.lines.push(super::Line::new("compared at the end", &[("objects", compared as f64)]));
     Ok(findings)

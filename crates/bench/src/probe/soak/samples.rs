@@ -12,6 +12,8 @@ use super::super::{Check, Findings, Line, median, ratio};
 use crate::BenchError;
 use crate::histogram::Histogram;
 
+/// Memory may be above what the server was told by so much.
+const MEMORY_FACTOR: f64 = 1.1;
 /// How much the last quarter may be above the first.
 const LATER_MAX: f64 = 1.2;
 /// What may grow over the second half, as a share of the median, or in all where that is more: the noise of one sample.
@@ -112,7 +114,7 @@ impl Samples {
     }
 
     /// Adds the table and the verdicts.
-    pub(super) fn judge(&self, findings: &mut Findings) {
+    pub(super) fn judge(&self, memory_bytes: Option<u64>, findings: &mut Findings) {
         let quarters: Vec<Histogram> = (0..4).map(|number| self.quarter(number)).collect();
         for (number, small) in (1..).zip(&quarters) {
             findings.lines.push(Line::times(format!("small requests, quarter {number}"), small));
@@ -123,6 +125,10 @@ impl Samples {
         findings.checks.push(Check::time("p99 of the last quarter, of the first", p99, LATER_MAX));
         self.judge_growth(findings);
         let peak = self.list.iter().map(|sample| sample.peak_bytes).max().unwrap_or(0);
+        if let Some(memory) = memory_bytes {
+            let limit = memory as f64 * MEMORY_FACTOR;
+            findings.checks.push(Check::count("peak of memory, bytes", peak as f64, limit));
+        }
         let operations: u64 = self.list.iter().map(|sample| sample.small.count() + sample.other.count()).sum();
         let cpu: f64 = self.list.iter().map(|sample| sample.cpu_seconds).sum();
         let figures = [("operations", operations as f64), ("server_cpu_s", cpu), ("peak_MiB", (peak >> 20) as f64)];
@@ -197,7 +203,7 @@ mod tests {
             samples.add(sample).expect("kept");
         }
         let mut findings = Findings::new("soak");
-        samples.judge(&mut findings);
+        samples.judge(Some(110 << 20), &mut findings);
         findings
     }
 
