@@ -122,7 +122,8 @@ fn a_soak_samples_scrubs_and_compares_everything() {
     let times = ["--for", "5s", "--sample", "500ms", "--scrub-every", "1s", "--workers", "2", "--rate", "200"];
     let words: Vec<&str> =
         ["soak", "--folder", text(&data), "--tsv", text(&samples)].into_iter().chain(times).collect();
-    let (good, found) = bench(&[&words[..], &["--", "--memory", "64MiB"]].concat());
+    let (good, found) = bench(&[&words[..], &["--", "--memory", "256MiB"]].concat());
+    // An unoptimised binary alone takes as much as the least memory.
     assert!(good && failed(&found).is_empty(), "{found:#}");
     assert!(figure(&found, "scrubs", "done") >= 1.0, "{found:#}");
     assert!(figure(&found, "compared at the end", "objects") > 50.0, "{found:#}");

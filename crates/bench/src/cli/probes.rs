@@ -92,7 +92,7 @@ impl TtfbArgs {
 /// every top and every middle prefix by delimiter and compares each answer with what must be there; empties the caches, walks all
 /// keys in pages of 1,000, and walks them again. Each key must be at its place. entries_per_second counts the time from the first byte
 /// sent to the last byte received, without what the client does with a page. A warm walk must read nothing from the device: with
-/// --pid that is what the kernel counted for the process; without, blocks that the server's own cache lacked. Then --hot random keys
+/// --pid that is what the kernel counted for the process, background work included, in the quietest of up to three walks; without, blocks that the server's own cache lacked. Then --hot random keys
 /// are asked for by HEAD until they are warm, and again between the pages of a full walk and after it: their share of blocks found in
 /// the cache of the metadata must stay above 80 % of what it was.
 #[derive(Args, Debug)]
@@ -173,7 +173,7 @@ pub(super) struct ConnectionsArgs {
     /// Bytes of an object that is measured.
     #[arg(long, default_value = "4K", value_parser = parse_size)]
     size: u64,
-    /// Seconds of each measurement.
+    /// Seconds of each measurement. A crowd lives through two; a server may cut off who is slow for a minute.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
     /// Pairs of measurements.
