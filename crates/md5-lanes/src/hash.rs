@@ -2,8 +2,8 @@
 //!
 //! Promises: RFC 1321, whatever the split of the input. Refuses to know: lanes.
 
+use crate::kernel::compress;
 use bytes::{Buf, Bytes};
-use md5::block_api::compress;
 
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 64;

@@ -16,6 +16,8 @@ use std::arch::x86_64::{
 
 /// Lanes of one register.
 const WIDTH: usize = 8;
+/// Streams from which on a register takes less time for all than two or three words at a time do (the example `lanes` tells).
+pub(super) const WORTH_LANES: usize = 7;
 
 /// Proof that the processor has AVX2.
 #[derive(Clone, Copy)]

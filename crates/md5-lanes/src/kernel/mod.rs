@@ -1,21 +1,22 @@
 //! The same number of blocks of several streams, hashed at once.
 //!
-//! Promises: every kernel gives the words that `md5::compress` gives for each lane by itself; a kernel that exists can run on
+//! Promises: every kernel gives the words of RFC 1321 for each lane by itself; a kernel that exists can run on
 //! this machine. Refuses to know: where blocks come from.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-#[cfg(target_arch = "x86_64")]
+mod scalar;
 mod steps;
 #[cfg(test)]
 mod tests;
 
 use crate::hash::BLOCK;
 use crate::limits::LANES;
-use md5::block_api::compress;
 use std::fmt;
+
+pub(crate) use scalar::compress;
 
 /// The words of all lanes, one row for each of the four.
 #[cfg(target_arch = "x86_64")]
@@ -80,8 +81,10 @@ impl Kernel {
         assert!(words.len() == inputs.len() && words.len() <= LANES, "one input for each lane");
         assert!(inputs.iter().all(|i| i.len() >= blocks * BLOCK), "an input is shorter than {blocks} blocks");
         match self.0 {
-            _ if inputs.len() <= 1 => scalar(words, inputs, blocks),
-            Isa::Scalar => scalar(words, inputs, blocks),
+            _ if inputs.len() <= 1 => side_by_side(words, inputs, blocks),
+            Isa::Scalar => side_by_side(words, inputs, blocks),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(_) if inputs.len() < avx2::WORTH_LANES => side_by_side(words, inputs, blocks),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(kernel) => in_rows(words, inputs, |rows, all| kernel.advance(rows, all, blocks, inputs.len())),
             #[cfg(target_arch = "x86_64")]
@@ -96,10 +99,25 @@ impl fmt::Debug for Kernel {
     }
 }
 
-fn scalar(words: &mut [[u32; 4]], inputs: &[&[u8]], blocks: usize) {
-    for (words, input) in words.iter_mut().zip(inputs) {
-        let (whole, _) = input.as_chunks::<BLOCK>();
-        compress(words, &whole[..blocks]);
+/// Two or three streams at a time, without wide registers.
+fn side_by_side(words: &mut [[u32; 4]], inputs: &[&[u8]], blocks: usize) {
+    let whole = |input: &usize| inputs[*input].as_chunks().0;
+    let mut first = 0;
+    while let Some(words) = words.get_mut(first..).filter(|words| !words.is_empty()) {
+        first += match words {
+            [a, b, c, rest @ ..] if rest.len() != 1 => {
+                scalar::compress_three([a, b, c], [first, first + 1, first + 2].each_ref().map(whole), blocks);
+                3
+            }
+            [a, b, ..] => {
+                scalar::compress_two([a, b], [first, first + 1].each_ref().map(whole), blocks);
+                2
+            }
+            others => {
+                compress(&mut others[0], &whole(&first)[..blocks]);
+                1
+            }
+        };
     }
 }
 
