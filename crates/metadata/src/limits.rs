@@ -27,6 +27,8 @@ pub const YOUNG_RUNS_MAX: usize = 20;
 pub const LOG_OVERRUN: u64 = 2;
 /// Segments that a log may at least have before a flush is forced: a flush frees all but the one or two being written.
 pub const LOG_SEGMENTS_MIN: u64 = 3;
+/// Rows that apply keeps in memory: of each shard its state, its fences and the buckets in use; 1,024 of 100 bytes are 100 KiB.
+pub(crate) const KEPT_ROWS: usize = 1024;
 /// Free bytes that a flush wants beside twice what it writes; with less it waits, for a flush that fails ends the tree.
 pub const FLUSH_SPARE_BYTES: u64 = 1 << 20;
 /// How far the wall clock may be behind the newest stamp before it is said.
@@ -36,5 +38,10 @@ pub(crate) const CLOCK_BEHIND_MS: u64 = 60_000;
 pub const RESERVE_MEMTABLES: u64 = 2 * UNFLUSHED_MEMTABLES + 8;
 /// And in segments of the log: those of an overrun while a flush is under way, and two spares.
 pub const RESERVE_SEGMENTS: u64 = 6;
+/// Free bytes beyond the reserve with which a metadata disk is far from full.
+pub(crate) const SPACE_FAR_BYTES: u64 = 1 << 30;
+/// For so long such a disk is not asked again: who would write those bytes meanwhile would have to write 10 GB a second, and more
+/// than the reserve's slack is never in flight (`IN_FLIGHT_BYTES`).
+pub(crate) const SPACE_FAR_FOR: Duration = Duration::from_millis(100);
 /// Flushes that a start waits for while the log is too long: one does it, unless it waited for another that was under way.
 pub(crate) const CATCH_UP_FLUSHES: usize = 4;

@@ -332,7 +332,7 @@ impl Metadata {
         self.inner.space.reserve_bytes()
     }
 
-    /// Whether each metadata disk has more than the reserve. One `statvfs` a disk.
+    /// Whether each metadata disk has more than the reserve. One `statvfs` a disk at most, of disks far from full ten a second.
     pub fn has_room(&self) -> bool {
         self.inner.space.has_room()
     }

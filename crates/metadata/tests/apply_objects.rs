@@ -116,6 +116,23 @@ fn a_put_reads_five_rows_and_writes_three() {
     assert_eq!(before.len(), store.rows.map.len());
 }
 
+/// A DELETE there.
+#[test]
+fn a_delete_reads_five_rows_and_writes_three() {
+    let mut store = Store::new();
+    store.put_inline("k", b"one");
+    let attempt = store.attempt();
+    let op = KeyOp::Delete { version: None, conditions: DeleteConditions::default() };
+    let command = KeyCommand { bucket: BUCKET, generation: store.generation, key: key("k"), op };
+    let entry = store.entry(attempt, Command::Key(command));
+    let mut batch = metadata::tree::WriteBatch::default();
+    store.rows.counts();
+    let shard = store.shards[0].clone();
+    metadata::shard::StateMachine::apply(&mut store.schema, &shard, &entry, &store.rows, &mut batch).expect("readable");
+    assert_eq!(store.rows.counts(), (5, 0, 0), "shard state, bucket, current, fence, body; no seek");
+    assert_eq!(batch.rows.len(), 3, "shard state, current, body");
+}
+
 #[test]
 fn a_commit_happens_once_and_answers_the_same_again() {
     for versioning in [Versioning::Off, Versioning::Enabled, Versioning::Suspended] {

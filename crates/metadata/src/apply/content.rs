@@ -77,6 +77,8 @@ impl Work<'_> {
     pub(super) fn release_body(&mut self, bucket: BucketId, at: &ObjectKey, id: BodyId) -> Result<(), ReadError> {
         let row = key::body(bucket, at, id);
         match self.draft.row::<BodyRow>(&row)? {
+            // Nobody else ever refers to it: there is nothing to be judged.
+            Some(BodyRow::Content { bytes: ContentBytes::Inline(_), .. }) => self.draft.remove(row),
             Some(BodyRow::Content { .. }) => {
                 let home = Home { bucket, key: at.clone() };
                 self.let_go.insert((home.clone(), id.id));
@@ -135,17 +137,15 @@ impl Work<'_> {
         }
     }
 
-    /// After all changes of the entry: contents that lost an owner and have none left are condemned; inline ones go at once.
+    /// After all changes of the entry: contents that lost an owner and have none left are condemned.
     pub(super) fn judge_ownerless(&mut self) -> Result<(), ReadError> {
         for (home, id) in std::mem::take(&mut self.touched) {
             let row = key::body(home.bucket, &home.key, BodyId::whole(id));
-            let Some(body) = self.draft.get(&row)? else { continue };
+            if self.draft.get(&row)?.is_none() {
+                continue;
+            }
             let let_go = self.let_go.remove(&(home.clone(), id));
-            if is_inline(&body) {
-                if let_go {
-                    self.draft.remove(row);
-                }
-            } else if content::condemned_row(&self.draft, &home, id)?.is_none() {
+            if content::condemned_row(&self.draft, &home, id)?.is_none() {
                 self.judge(&home, id, let_go)?;
             }
         }

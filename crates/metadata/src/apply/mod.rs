@@ -22,7 +22,7 @@ pub use invariants::check_invariants;
 
 use crate::command::{Command, Entry, Outcome, Refusal};
 use crate::directory::Directory;
-use crate::format::FormatError;
+use crate::format::{FormatError, family};
 use crate::read::{self, ReadError};
 use crate::shard::{ROOT, Shard, ShardId, StateMachine};
 use crate::tree::{Read, TreeError, WriteBatch};
@@ -67,6 +67,10 @@ impl StateMachine for Schema {
         };
         work.finish(batch)?;
         Ok(outcome)
+    }
+
+    fn keeps(&self) -> fn(&[u8]) -> bool {
+        |key| matches!(key.first(), Some(&(family::SHARD | family::FENCES | family::BUCKET_ROWS)))
     }
 
     fn last_stamp_ms(&self, shard: ShardId, read: &dyn Read) -> Result<u64, TreeError> {

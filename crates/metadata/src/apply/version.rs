@@ -167,6 +167,12 @@ impl Work<'_> {
         }
     }
 
+    /// Removes the version of a key in a bucket that never had versioning: there is no other to look for.
+    pub(super) fn remove_only_version(&mut self, at: &Home, current: &VersionRow) -> Result<(), ReadError> {
+        self.draft.remove(key::current(at.bucket, &at.key));
+        self.release_object(at, current)
+    }
+
     /// Removes this very version for ever; the newest that remains, if live, becomes current.
     pub(super) fn remove_version(&mut self, at: &Home, row: &VersionRow) -> Result<(), ReadError> {
         let current = object::current(&self.draft, at.bucket, &at.key)?;

@@ -456,10 +456,13 @@ impl Log {
         if self.buffer.capacity() < total {
             self.buffer = AlignedBuf::new(total.next_power_of_two());
         }
-        self.buffer.clear();
-        self.buffer.resize_zeroed(total);
-        let (_, mut payload) = self.buffer.split_at_mut(format::FRAME_HEADER_BYTES);
+        let end = format::FRAME_HEADER_BYTES + payload_bytes;
+        // What the last frame left is overwritten by header, items and padding.
+        self.buffer.set_len_for_overwrite(total);
+        self.buffer[end..].fill(0);
+        let mut payload = &mut self.buffer[format::FRAME_HEADER_BYTES..end];
         items.iter().for_each(|item| item.encode(&mut payload));
+        assert!(payload.is_empty(), "an item is shorter than it says");
         let header = FrameHeader {
             at: self.at,
             previous: self.previous,
@@ -468,7 +471,6 @@ impl Log {
             payload_bytes: payload_bytes as u32,
             items: items.len() as u32,
         };
-        let end = format::FRAME_HEADER_BYTES + payload_bytes;
         let bytes = header.encode(&self.buffer[format::FRAME_HEADER_BYTES..end]);
         self.buffer[..format::FRAME_HEADER_BYTES].copy_from_slice(&bytes);
         self.current()?.file.write_at(&self.buffer, u64::from(self.at.offset))?;

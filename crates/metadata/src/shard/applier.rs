@@ -6,6 +6,7 @@
 
 use super::flusher::{Asked, FlushEnd, FlushJob, Flusher};
 use super::group::{Committed, Waiting, What};
+use super::kept::{Kept, View};
 use super::rows::{Applied, put_applied};
 use super::shared::Shared;
 use super::{Shard, ShardId, StateMachine, envelope};
@@ -67,6 +68,8 @@ pub(crate) struct Applier {
     shards: BTreeMap<ShardId, Shard>,
     applied: BTreeMap<ShardId, Applied>,
     machine: Box<dyn StateMachine>,
+    /// Rows as of the last batch written.
+    kept: Kept,
     shared: Arc<Shared>,
     memtable_bytes: u64,
     /// Asked for while flushes were running: begun when those end.
@@ -91,7 +94,17 @@ impl Applier {
         memtable_bytes: u64,
     ) -> Applier {
         let lost = Box::new(|_| {});
-        Applier { folders, shards, applied, machine, shared, memtable_bytes, asked: Vec::new(), lost }
+        Applier {
+            folders,
+            shards,
+            applied,
+            machine,
+            kept: Kept::default(),
+            shared,
+            memtable_bytes,
+            asked: Vec::new(),
+            lost,
+        }
     }
 
     /// Gives each folder its flusher, and says whom to tell of lost folders.
@@ -180,7 +193,9 @@ impl Applier {
             None => (None, WriteBatch::default()),
         };
         put_applied(&mut batch, id, at);
+        let kept = Kept::changes(&batch, self.machine.keeps());
         self.write(batch).map_err(|e| e.to_string())?;
+        self.kept.follow(kept);
         self.applied.insert(id, at);
         Ok(entry.zip(outcome))
     }
@@ -191,7 +206,9 @@ impl Applier {
         let mut unreadable = Vec::new();
         for folder in &self.folders {
             let mut batch = WriteBatch::default();
-            let view = Snapshot::unpublished(&folder.tree, folder.at);
+            let tree = Snapshot::unpublished(&folder.tree, folder.at);
+            // The same for all folders: they hold the same rows.
+            let view = View { tree, kept: &self.kept, keeps: self.machine.keeps() };
             match self.machine.apply(shard, entry, &view, &mut batch) {
                 Ok(outcome) => {
                     unreadable.into_iter().for_each(|(folder, reason): (usize, String)| self.lose(folder, &reason));

@@ -118,10 +118,11 @@ impl Driver {
     /// Handles messages in order.
     pub(crate) fn handle(&mut self, messages: Vec<ToDriver>) {
         let mut round = Round::default();
+        let most_bytes = self.batch_bytes();
         for message in messages {
             match message {
                 ToDriver::Propose(proposal) => {
-                    if round.bytes + proposal.data.len() > self.batch_bytes() {
+                    if round.bytes + proposal.data.len() > most_bytes {
                         self.run(std::mem::take(&mut round));
                     }
                     round.add(proposal);

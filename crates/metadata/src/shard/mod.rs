@@ -8,6 +8,7 @@ pub(crate) mod driver;
 pub(crate) mod envelope;
 pub(crate) mod flusher;
 pub(crate) mod group;
+mod kept;
 pub(crate) mod rows;
 pub(crate) mod shared;
 mod storage;
@@ -70,6 +71,10 @@ pub trait StateMachine: Send {
         read: &dyn Read,
         batch: &mut WriteBatch,
     ) -> Result<Outcome, TreeError>;
+    /// Tells the keys of few rows that nearly every entry reads: they are kept in memory. Not of rows that are read as ranges.
+    fn keeps(&self) -> fn(&[u8]) -> bool {
+        |_| false
+    }
     /// The effective time of the last entry applied to this shard: none later is judged by an earlier time. 0 if there is none.
     fn last_stamp_ms(&self, _shard: ShardId, _read: &dyn Read) -> Result<u64, TreeError> {
         Ok(0)

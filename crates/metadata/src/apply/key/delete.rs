@@ -32,7 +32,7 @@ fn delete_newest(work: &mut Work<'_>, target: &Target<'_>, newest: Newest) -> De
         return Ok(Outcome::Deleted { version: Some(version), delete_marker: true });
     }
     if let Newest::Live(row) = newest {
-        work.remove_version(target.at, &row)?;
+        work.remove_only_version(target.at, &row)?;
     }
     Ok(Outcome::Deleted { version: None, delete_marker: false })
 }
