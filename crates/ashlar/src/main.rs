@@ -1,6 +1,7 @@
 //! The binary: reads the command line, wires the crates together, holds no logic of its own.
 
 mod admin_client;
+mod allocator;
 mod banner;
 mod birth;
 mod cli;
@@ -17,7 +18,7 @@ use cli::{Cli, Command};
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
