@@ -415,3 +415,19 @@ fn a_start_that_sees_only_folders_that_had_left_one_after_the_other_is_refused()
     let opened = open(&Env::simulated(2).env, &after);
     assert!(matches!(opened, Err(StartError::Set(_))), "they lack what was answered");
 }
+
+#[test]
+fn a_disk_far_from_full_is_asked_for_its_space_now_and_then_and_one_near_it_each_time() {
+    let (sim, disks) = (Env::simulated(1), vec![SimDisk::new(1, 4 << 30)]);
+    let metadata = open(&sim.env, &disks).expect("opens");
+    let full = metadata.reserve_bytes() / 2;
+    assert!(metadata.has_room());
+    disks[0].set_capacity(full);
+    assert!(metadata.has_room(), "it was far from full a moment ago");
+    sim.clock.advance(Duration::from_millis(100));
+    assert!(!metadata.has_room(), "it is full");
+    disks[0].set_capacity(metadata.reserve_bytes() * 4);
+    assert!(metadata.has_room(), "it has some room, but is not far from full");
+    disks[0].set_capacity(full);
+    assert!(!metadata.has_room(), "it was asked again at once");
+}
