@@ -24,6 +24,7 @@ fn given(layout: Layout) -> bool {
 // SAFETY: mimalloc's blocks are of the size asked for and nobody else's until they are freed. `mi_malloc` aligns them to 16 bytes,
 // those below 16 bytes to 8; `given` asks for no more than that. The others are aligned as told.
 unsafe impl GlobalAlloc for Allocator {
+    // SAFETY: the caller keeps to what `GlobalAlloc::alloc` asks of it.
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: any size and any power of two may be asked for.
@@ -35,6 +36,7 @@ unsafe impl GlobalAlloc for Allocator {
         }
     }
 
+    // SAFETY: the caller keeps to what `GlobalAlloc::alloc_zeroed` asks of it.
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
@@ -46,12 +48,14 @@ unsafe impl GlobalAlloc for Allocator {
         }
     }
 
+    // SAFETY: the caller keeps to what `GlobalAlloc::dealloc` asks of it.
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
         // SAFETY: the caller gives back what it got here.
         unsafe { mi::mi_free(block.cast()) }
     }
 
+    // SAFETY: the caller keeps to what `GlobalAlloc::realloc` asks of it.
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above, both.

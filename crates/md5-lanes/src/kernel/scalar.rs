@@ -73,8 +73,10 @@ fn held(word: u32) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     let word = {
         let mut word = word;
-        // SAFETY: no instruction at all, only a comment.
-        unsafe { std::arch::asm!("/* {0:e} */", inout(reg) word, options(pure, nomem, nostack, preserves_flags)) };
+        unsafe {
+            // SAFETY: no instruction at all, only a comment.
+            std::arch::asm!("/* {0:e} */", inout(reg) word, options(pure, nomem, nostack, preserves_flags));
+        }
         word
     };
     word
