@@ -48,7 +48,7 @@ pub struct ServerArgs {
     /// Memory for caches and buffers together.
     #[arg(long, default_value = "1GiB", value_parser = parse_bytes)]
     pub memory: u64,
-    /// Of it, the cache of metadata blocks; a quarter if left out.
+    /// Of it, the caches of metadata: blocks, and small objects as they were read; a quarter if left out.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub metadata_cache: Option<u64>,
     /// Threads that serve requests; one for each processor if left out.

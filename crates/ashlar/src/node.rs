@@ -225,6 +225,17 @@ impl Operations for Node {
             ),
             ("metadata_cache_bytes", "Bytes of the metadata tree's cache in use", stats.tree.cache_bytes as f64),
             (
+                "object_cache_hits_total",
+                "Readers of current objects that found all they wanted in memory, since the start",
+                stats.objects.hits as f64,
+            ),
+            (
+                "object_cache_misses_total",
+                "Readers of current objects that had to read the metadata tree, since the start",
+                stats.objects.misses as f64,
+            ),
+            ("object_cache_bytes", "Bytes of the cache of current objects in use", stats.objects.bytes as f64),
+            (
                 "data_cache_hits_total",
                 "Reads of extent groups that the page cache answered without waiting, since the start",
                 health.inline_reads as f64,

@@ -248,7 +248,8 @@ fn open_metadata(
     let mut config = MetadataConfig::new(env.clone(), FIRST_NODE, metadata_folders);
     config.create = folders.newborn;
     config.lost = folders.lost_metadata();
-    config.cache_bytes = budget.cache_bytes;
+    config.cache_bytes = budget.block_cache_bytes;
+    config.object_cache_bytes = budget.object_cache_bytes;
     config.memtable_bytes = budget.memtable_bytes;
     crate::sizes::fit(&mut config);
     config.observer = Some(Arc::new(move |took: Duration| metrics.observe_sync(took.as_secs_f64())));

@@ -26,8 +26,9 @@ fn a_scrape_counts_requests_times_bytes_syncs_caches_and_space() {
     server.put("large", LARGE_BYTES);
     server.get("large", LARGE_BYTES);
     assert_eq!(server.head("nothing"), 404);
-    let flushed = (0..TRIES).any(|_| {
-        server.get(&keys[0], INLINE_BYTES);
+    // One after the other: more than are kept as whole objects above the tree.
+    let flushed = (0..TRIES).any(|n| {
+        server.get(&keys[n % INLINE_OBJECTS], INLINE_BYTES);
         server.metrics()["metadata_cache_hits_total"] > 0.0
     });
     assert!(flushed, "a flushed row is read through the cache");
@@ -52,6 +53,15 @@ fn a_scrape_counts_requests_times_bytes_syncs_caches_and_space() {
     // One after the other: each had a sync of the log of its own, the large one also one of its group.
     assert!(value("fdatasync_seconds_count") >= (INLINE_OBJECTS + 2) as f64, "{answer}");
     assert!(value("metadata_cache_misses_total") > 0.0 && value("metadata_cache_bytes") > 0.0, "{answer}");
+    server.get(&keys[0], INLINE_BYTES);
+    server.get(&keys[0], INLINE_BYTES);
+    let again = server.metrics();
+    let rise = |name: &str| again[name] - value(name);
+    assert!(rise("object_cache_hits_total") >= 1.0 && rise("object_cache_misses_total") <= 1.0, "{again:?}");
+    assert!(
+        (1.0..=(6 << 20) as f64).contains(&value("object_cache_bytes")),
+        "three eighths of a quarter of 64 MiB: {answer}"
+    );
     assert!(value("data_cache_hits_total") + value("data_cache_misses_total") >= 1.0, "{answer}");
     assert!(value("disk_free_bytes") > 0.0 && value("disk_total_bytes") > value("disk_free_bytes"), "{answer}");
     assert_eq!((value("panicked_stories"), value("metadata_flushes") >= 1.0), (0.0, true), "{answer}");

@@ -5,6 +5,7 @@
 //! Refuses to know: object bytes (inline ones excepted), files of extents, HTTP.
 
 pub mod apply;
+pub mod cache;
 pub mod command;
 pub mod directory;
 mod dirs;

@@ -10,9 +10,11 @@ mod space;
 
 pub use open::StartError;
 
+use crate::cache::{CacheStats, CurrentObject};
 use crate::command::{Command, Entry, Outcome, RootCommand};
 use crate::limits::CATCH_UP_FLUSHES;
 use crate::log::LogStats;
+use crate::read::ReadError;
 use crate::rows::Home;
 use crate::shard::applier::ToApply;
 use crate::shard::driver::{Proposal, ToDriver};
@@ -30,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use types::limits::{DEADLINE_MS, ENTRY_MAX_BYTES};
-use types::{AttemptId, NodeId};
+use types::{AttemptId, BucketId, NodeId, ObjectKey};
 
 /// One metadata folder.
 #[derive(Clone, Debug)]
@@ -62,6 +64,8 @@ pub struct MetadataConfig {
     pub log_bytes: u64,
     /// Bytes of the tree's block cache.
     pub cache_bytes: u64,
+    /// Bytes of the cache of current objects; 0: none.
+    pub object_cache_bytes: u64,
     /// Whether the tree compresses what is older.
     pub compress: bool,
     /// Where data shards are split at birth; empty: one shard of all keys. For tests.
@@ -83,6 +87,7 @@ impl MetadataConfig {
             memtable_bytes: 64 << 20,
             log_bytes: 256 << 20,
             cache_bytes: 256 << 20,
+            object_cache_bytes: 96 << 20,
             compress: false,
             splits: Vec::new(),
             observer: None,
@@ -97,6 +102,7 @@ impl MetadataConfig {
             memtable_bytes: 8 << 20,
             log_bytes: 24 << 20,
             cache_bytes: 16 << 20,
+            object_cache_bytes: 4 << 20,
             ..new
         }
     }
@@ -137,6 +143,8 @@ pub struct MetadataStats {
     pub logs: BTreeMap<usize, LogStats>,
     /// The tree that is read.
     pub tree: TreeStats,
+    /// The cache of current objects above it.
+    pub objects: CacheStats,
     /// Appends to the log.
     pub appends: u64,
     /// Entries and Raft states in them.
@@ -229,6 +237,22 @@ impl Metadata {
         Snapshot::published(&self.inner.shared.tree())
     }
 
+    /// The live current version of a key, `with_body` with its body row if it has one: as a new snapshot would find it, out of
+    /// memory if it was read before. `None`: the key has none. A reader of extents holds its pin when it asks.
+    pub fn current(
+        &self,
+        bucket: BucketId,
+        key: &ObjectKey,
+        with_body: bool,
+    ) -> Result<Option<Arc<CurrentObject>>, ReadError> {
+        self.inner.shared.objects.current(|| self.snapshot(), bucket, key, with_body)
+    }
+
+    /// The same, only out of memory and only if it can be answered whole without a pin: `None` says nothing of the key.
+    pub fn current_in_memory(&self, bucket: BucketId, key: &ObjectKey, with_body: bool) -> Option<Arc<CurrentObject>> {
+        self.inner.shared.objects.look_unpinned(bucket, key, with_body)
+    }
+
     /// The shard that holds this key.
     pub fn shard_of(&self, home: &Home) -> ShardId {
         let holds = |shard: &&Shard| shard.id != ROOT && shard.range.contains(home.bucket, &home.key);
@@ -307,13 +331,15 @@ impl Metadata {
         done.await.unwrap_or_else(|_| Err("the metadata ended".to_owned()))
     }
 
-    /// Flushes and empties the block cache, for measurements: the next read of any row asks the host for its block.
+    /// Flushes, and empties the block cache and that of current objects, for measurements: the next read of any row asks the host
+    /// for its block.
     pub async fn empty_cache(&self) -> Result<(), String> {
         self.flush().await?;
         let (reply, done) = oneshot::channel();
         self.inner.apply.submit(ToApply::Renew(reply)).map_err(|e| e.to_string())?;
         done.await.map_err(|_| "the metadata ended".to_owned())?;
         self.inner.shared.tree().empty_cache();
+        self.inner.shared.objects.clear();
         Ok(())
     }
 
@@ -350,6 +376,7 @@ impl Metadata {
             failure: shared.failure(),
             logs: shared.log_stats.lock().clone(),
             tree: shared.tree().stats(),
+            objects: shared.objects.stats(),
             appends: count(&shared.counters.appends),
             entries: count(&shared.counters.entries),
             flushes: count(&shared.counters.flushes),

@@ -1,15 +1,17 @@
 //! GET and HEAD: one version is looked up, then its bytes are read for as long as the handle lives.
 //!
-//! Promises: the reclaim epoch is pinned *before* metadata is read, so that no byte of the version is reclaimed under the
-//! reader; HEAD and inline GET touch no data disk. Refuses to know: ranges and conditions of HTTP.
+//! Promises: the reclaim epoch is pinned *before* the metadata is read that names extents, so that no byte of the version is
+//! reclaimed under the reader; HEAD and inline GET touch no data disk, and with the current version in memory no tree either. Refuses to know: ranges and conditions of HTTP.
 
 use crate::api::{BucketInfo, ObjectInfo, PartInfo, ReadBody, ReadHandle, StoreError, Versioning};
 use crate::controller::Controller;
 use crate::pins::Pin as EpochPin;
-use crate::read::{Body, Extents, Layout};
+use crate::read::{Body, Extents, Layout, Piece};
 use crate::snapshots::{Snapshot, read_failed};
+use bytes::Bytes;
+use metadata::cache::CurrentObject;
 use metadata::read::{content, object};
-use metadata::rows::{DataRef, Home, ObjectRow, VersionRow};
+use metadata::rows::{BodyId, DataRef, Home, ObjectRow, VersionRow};
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -48,8 +50,7 @@ impl Controller {
                 return Err(StoreError::DeleteMarker { version, modified_ms });
             }
         };
-        let object =
-            row.object.take().ok_or_else(|| StoreError::Internal("a live version without an object".into()))?;
+        let object = row.object.take().ok_or_else(no_object)?;
         let (attempt, data) = (row.attempt, object.data);
         let info = info_of(&row, object, versioned);
         Ok(Found { attempt, data, home, info, snapshot, pin, extents: self.extents().clone() })
@@ -63,10 +64,64 @@ impl Controller {
         version: Option<VersionId>,
         want_body: bool,
     ) -> Result<Box<dyn ReadHandle>, StoreError> {
+        if version.is_none() {
+            if let Some(object) = self.metadata().current_in_memory(bucket.id, key, want_body) {
+                return self.handle_of(bucket, &object, want_body);
+            }
+            if let Some(handle) = self.current_handle(bucket, key, want_body)? {
+                return Ok(handle);
+            }
+        }
         let found = self.find(bucket, key, version).await?;
         let layout = if want_body { Some(found.layout()?) } else { None };
         Ok(Box::new(Handle { found, layout }))
     }
+
+    /// Of the live current version, as far as one row says where its bytes are; `None`: look further.
+    fn current_handle(
+        &self,
+        bucket: &BucketInfo,
+        key: &ObjectKey,
+        want_body: bool,
+    ) -> Result<Option<Box<dyn ReadHandle>>, StoreError> {
+        let pin = self.pins().pin();
+        let Some(object) = self.metadata().current(bucket.id, key, want_body).map_err(read_failed)? else {
+            return Ok(None);
+        };
+        if !want_body || object.inline().is_some() {
+            return self.handle_of(bucket, &object, want_body).map(Some);
+        }
+        let Some(DataRef::Body(id)) = object.data() else { return Ok(None) };
+        let home = Home { bucket: bucket.id, key: key.clone() };
+        let piece = Piece::of(object.body.clone(), &home, BodyId::whole(id))?;
+        let source = Source::Extents { extents: self.extents().clone(), pin: Arc::new(pin), home, piece };
+        Ok(Some(Box::new(Current { info: self.current_info(bucket, &object)?, source })))
+    }
+
+    /// Of an object whose bytes are not wanted or in memory.
+    fn handle_of(
+        &self,
+        bucket: &BucketInfo,
+        object: &CurrentObject,
+        want_body: bool,
+    ) -> Result<Box<dyn ReadHandle>, StoreError> {
+        let source = match object.inline() {
+            Some(bytes) if want_body => Source::Inline(bytes.clone()),
+            _ => Source::Unwanted,
+        };
+        Ok(Box::new(Current { info: self.current_info(bucket, object)?, source }))
+    }
+
+    fn current_info(&self, bucket: &BucketInfo, found: &CurrentObject) -> Result<ObjectInfo, StoreError> {
+        // After the look-up, as in `find`.
+        let versioned = self.current_bucket(bucket)?.versioning != Versioning::Off;
+        let object = found.row.object.clone().ok_or_else(no_object)?;
+        Ok(info_of(&found.row, object, versioned))
+    }
+}
+
+fn no_object() -> StoreError {
+    StoreError::Internal("a live version without an object".into())
 }
 
 fn info_of(row: &VersionRow, object: ObjectRow, versioned: bool) -> ObjectInfo {
@@ -150,11 +205,71 @@ impl ReadHandle for Handle {
     }
 }
 
+/// A live current version out of one look at it.
+struct Current {
+    info: ObjectInfo,
+    source: Source,
+}
+
+/// Where its bytes are.
+enum Source {
+    Unwanted,
+    Inline(Bytes),
+    Extents { extents: Extents, pin: Arc<EpochPin>, home: Home, piece: Piece },
+}
+
+impl ReadHandle for Current {
+    fn info(&self) -> &ObjectInfo {
+        &self.info
+    }
+
+    fn parts(&self, _: u32, _: u32) -> Pin<Box<dyn Future<Output = Result<Vec<PartInfo>, StoreError>> + Send + '_>> {
+        // Whoever wants parts asks with the body: then an object that has any is not of this kind.
+        let asked = match self.info.parts {
+            None => Ok(Vec::new()),
+            Some(_) => Err(StoreError::Internal("the version was looked up without its parts".into())),
+        };
+        Box::pin(ready(asked))
+    }
+
+    fn read(self: Box<Self>, offset: u64, len: u64) -> Box<dyn ReadBody> {
+        match self.source {
+            Source::Unwanted => Box::new(NoBody),
+            Source::Inline(bytes) => Box::new(InlineBody::of(&bytes, offset, len)),
+            Source::Extents { extents, pin, home, piece } => {
+                Box::new(Body::new(extents, pin, home, Layout::One(piece), offset, len))
+            }
+        }
+    }
+}
+
+/// Bytes that are in memory.
+struct InlineBody(Option<Bytes>);
+
+impl InlineBody {
+    /// Those of the range that are there. If they are fewer than was asked for the caller sees an answer of the wrong length.
+    fn of(all: &Bytes, offset: u64, len: u64) -> InlineBody {
+        let end = all.len() as u64;
+        let (from, to) = (offset.min(end), offset.saturating_add(len).min(end));
+        InlineBody(Some(all.slice(from as usize..to as usize)))
+    }
+}
+
+impl ReadBody for InlineBody {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, StoreError>> + Send + '_>> {
+        Box::pin(ready(Ok(self.0.take().filter(|bytes| !bytes.is_empty()))))
+    }
+
+    fn take_ready(&mut self) -> Option<Bytes> {
+        self.0.take()
+    }
+}
+
 /// Of a handle that was asked for without its body.
 struct NoBody;
 
 impl ReadBody for NoBody {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<bytes::Bytes>, StoreError>> + Send + '_>> {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, StoreError>> + Send + '_>> {
         Box::pin(ready(Err(StoreError::Internal("the version was looked up without its body".into()))))
     }
 }

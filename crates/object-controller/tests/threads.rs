@@ -16,6 +16,7 @@ use object_controller::api::{ObjectStore, PutConditions};
 use object_controller::{Controller, ControllerConfig};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use types::{BucketName, DiskId};
 
 const MIB: usize = 1 << 20;
@@ -110,5 +111,63 @@ async fn many_clients_at_once_find_their_bytes_also_after_a_restart() {
         let (_, bytes) = ask::get(&node.controller, &bucket, &format!("copy{client}"), None).await.expect("kept");
         assert_eq!(bytes, content(client, len));
     }
+    stop(node).await;
+}
+
+/// A body that names its number by its length: inline, or now and then in an extent.
+fn numbered(n: u64) -> bytes::Bytes {
+    content(n, if n.is_multiple_of(5) { 20_000 + n as usize } else { 1_000 + n as usize })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nobody_finds_an_older_object_than_was_acknowledged_or_read_before() {
+    const KEYS: usize = 3;
+    const WRITES: u64 = 120;
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = start(&[folder.path()], true).await;
+    let bucket = ask::make_bucket(&node.controller, "bucket").await;
+    let known: Arc<[AtomicU64; KEYS]> = Arc::default();
+    let mut actors = tokio::task::JoinSet::new();
+    for index in 0..KEYS {
+        let (c, bucket, known) = (node.controller.clone(), bucket.clone(), known.clone());
+        actors.spawn(async move {
+            for n in 1..=WRITES {
+                ask::put(&c, &bucket, &format!("k{index}"), numbered(n)).await.expect("a put");
+                known[index].fetch_max(n, Ordering::SeqCst);
+            }
+        });
+    }
+    for reader in 0..8usize {
+        let (c, bucket, known) = (node.controller.clone(), bucket.clone(), known.clone());
+        actors.spawn(async move {
+            let mut turn = reader;
+            while known.iter().any(|known| known.load(Ordering::SeqCst) < WRITES) {
+                turn += 1;
+                let index = turn % KEYS;
+                let (key, floor) = (format!("k{index}"), known[index].load(Ordering::SeqCst));
+                if floor == 0 {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                let size = if (turn / KEYS).is_multiple_of(3) {
+                    c.lookup(&bucket, &ask::key(&key), None, false).await.expect("there").info().size
+                } else {
+                    let (_, bytes) = ask::get(&c, &bucket, &key, None).await.expect("there");
+                    let n = bytes.len() as u64 % 1_000;
+                    assert_eq!(bytes, numbered(n), "a length and bytes of two versions");
+                    bytes.len() as u64
+                };
+                let n = size % 1_000;
+                assert!(n >= floor, "{n} was found of {key} after {floor}");
+                known[index].fetch_max(n, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    while let Some(ended) = actors.join_next().await {
+        ended.expect("an actor");
+    }
+    let hits = node.metadata.stats().objects.hits;
+    assert!(hits > 0, "objects were found in memory");
     stop(node).await;
 }

@@ -6,6 +6,7 @@
 use super::refill::refill;
 use super::space::Space;
 use super::{FolderConfig, Inner, MetadataConfig, Session};
+use crate::cache::ObjectCache;
 use crate::dirs::create_durable;
 use crate::limits::{BATCH_PROPOSALS, DRIVER_QUEUE, GATHER_AT_MOST, GATHER_FEW, LOG_SEGMENTS_MIN};
 use crate::log::format::{HardState, LogEntry};
@@ -310,7 +311,8 @@ fn replayer(config: &MetadataConfig, found: &Found, machine: Box<dyn StateMachin
     let applied = found.shards.iter().map(|(id, (_, applied))| (*id, *applied)).collect();
     let shards = found.shards.iter().map(|(id, (shard, _))| (*id, shard.clone())).collect();
     let folders = vec![Folder::new(found.folder, found.tree.clone())];
-    let shared = Arc::new(Shared::new(found.tree.clone()));
+    // Nobody reads through it.
+    let shared = Arc::new(Shared::new(found.tree.clone(), ObjectCache::new(0, 0)));
     Applier::new(folders, shards, applied, machine, shared, config.memtable_bytes)
 }
 
@@ -335,7 +337,8 @@ fn start(
     set: LogSet,
     machine: Box<dyn StateMachine>,
 ) -> Result<Inner, StartError> {
-    let shared = Arc::new(Shared::new(found[0].tree.clone()));
+    let objects = ObjectCache::new(config.object_cache_bytes, config.env.random.next_u64());
+    let shared = Arc::new(Shared::new(found[0].tree.clone(), objects));
     let shards: BTreeMap<ShardId, Shard> =
         found[0].shards.iter().map(|(id, (shard, _))| (*id, shard.clone())).collect();
     let state = |id: &ShardId| hard_states.get(id).copied().unwrap_or_default();

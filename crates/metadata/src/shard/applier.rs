@@ -10,6 +10,7 @@ use super::kept::{Kept, View};
 use super::rows::{Applied, put_applied};
 use super::shared::Shared;
 use super::{Shard, ShardId, StateMachine, envelope};
+use crate::cache::Touched;
 use crate::command::{Entry, Outcome};
 use crate::limits::{UNFLUSHED_MEMTABLES, YOUNG_RUNS_MAX};
 use crate::node::ProposeError;
@@ -72,6 +73,8 @@ pub(crate) struct Applier {
     kept: Kept,
     shared: Arc<Shared>,
     memtable_bytes: u64,
+    /// Keys of rows that are written and not published.
+    touched: Touched,
     /// Asked for while flushes were running: begun when those end.
     asked: Vec<oneshot::Sender<Result<(), String>>>,
     /// Folders whose trees failed, for the driver.
@@ -102,6 +105,7 @@ impl Applier {
             kept: Kept::default(),
             shared,
             memtable_bytes,
+            touched: Touched::default(),
             asked: Vec::new(),
             lost,
         }
@@ -171,10 +175,17 @@ impl Applier {
                 }
             }
         }
-        for folder in &self.folders {
-            folder.tree.publish(folder.at);
-        }
+        self.publish();
         self.answer(done);
+    }
+
+    /// Shows readers what was written. An object that was touched is not in the cache from before anybody can see what became
+    /// of it, and comes back only as it is then.
+    fn publish(&mut self) {
+        let closed = self.shared.objects.close(&self.touched);
+        self.folders.iter().for_each(|folder| folder.tree.publish(folder.at));
+        closed.open();
+        self.touched.clear();
     }
 
     fn apply_one(&mut self, id: ShardId, at: Applied, what: What) -> Result<Option<(Box<Entry>, Outcome)>, String> {
@@ -223,6 +234,7 @@ impl Applier {
 
     /// Writes the batch to all trees; one that fails leaves. An error if none is left.
     fn write(&mut self, batch: WriteBatch) -> Result<(), TreeError> {
+        batch.rows.iter().for_each(|(key, _)| self.touched.note(key));
         let mut failed = Vec::new();
         let count = self.folders.len();
         let mut batch = Some(batch);
@@ -249,7 +261,7 @@ impl Applier {
             return;
         }
         match self.write(WriteBatch::default()) {
-            Ok(()) => self.folders.iter().for_each(|folder| folder.tree.publish(folder.at)),
+            Ok(()) => self.publish(),
             Err(e) => self.shared.fail(e.to_string()),
         }
     }
@@ -299,13 +311,13 @@ impl Applier {
                 self.flush_replayed(&has_room)?;
             }
         }
-        self.folders.iter().for_each(|folder| folder.tree.publish(folder.at));
+        self.publish();
         Ok(())
     }
 
     fn flush_replayed(&mut self, has_room: &impl Fn(u64) -> bool) -> Result<(), String> {
+        self.publish();
         for folder in &self.folders {
-            folder.tree.publish(folder.at);
             if folder.tree.unsealed_bytes() >= self.memtable_bytes && has_room(2 * folder.tree.flush_bytes()) {
                 folder.tree.seal();
                 folder.tree.flush().map_err(|e| e.to_string())?;

@@ -3,6 +3,7 @@
 //! Promises: never more in flight than the limits say; the first failure is kept and ends acknowledging.
 //! Refuses to know: who does the work.
 
+use crate::cache::ObjectCache;
 use crate::limits::{IN_FLIGHT_BYTES, IN_FLIGHT_PROPOSALS};
 use crate::log::LogStats;
 use crate::tree::Tree;
@@ -24,6 +25,8 @@ pub(crate) struct Counters {
 pub(crate) struct Shared {
     /// The tree that is read.
     tree: RwLock<Arc<dyn Tree>>,
+    /// Above it. Apply closes what it touched before it publishes.
+    pub(crate) objects: ObjectCache,
     failure: Mutex<Option<String>>,
     failed: AtomicBool,
     /// The trees are behind: proposals are answered "busy".
@@ -43,9 +46,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(tree: Arc<dyn Tree>) -> Shared {
+    pub(crate) fn new(tree: Arc<dyn Tree>, objects: ObjectCache) -> Shared {
         Shared {
             tree: RwLock::new(tree),
+            objects,
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
             tree_behind: AtomicBool::new(false),

@@ -70,6 +70,11 @@ impl Piece {
     /// The body row of that id under `home`. That it is missing is damage: a version names it.
     pub(crate) fn read(snapshot: &Snapshot, home: &Home, id: BodyId) -> Result<Piece, StoreError> {
         let row = content::body(snapshot.read(), home.bucket, &home.key, id).map_err(read_failed)?;
+        Piece::of(row, home, id)
+    }
+
+    /// Of that row, if it was found.
+    pub(crate) fn of(row: Option<BodyRow>, home: &Home, id: BodyId) -> Result<Piece, StoreError> {
         match row {
             None => Err(StoreError::Damaged(format!("the body row {} is missing", id.id))),
             Some(BodyRow::Content { bytes: ContentBytes::Inline(bytes), .. }) => Ok(Piece::Inline(bytes)),
