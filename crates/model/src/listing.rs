@@ -51,7 +51,7 @@ fn object_entry(key: &str, version: &Version) -> Option<ObjectEntry> {
         size: info.size,
         modified_ms: info.modified_ms,
         storage_class: info.meta.header("x-amz-storage-class").map(str::to_owned),
-        checksum: info.checksum.clone(),
+        checksum: info.checksum.as_ref().map(|c| (c.algorithm, c.kind)),
     })
 }
 

@@ -27,16 +27,13 @@ impl Controller {
                 after_is_prefix: request.after_is_prefix,
                 max: request.max,
             };
-            list::objects(snapshot.read(), id, &wanted)
+            let mut page = Page(ObjectPage::default());
+            if let Some(end) = list::objects_into(snapshot.read(), id, &wanted, &mut page)? {
+                (page.0.truncated, page.0.next, page.0.next_is_prefix) = (true, Some(end.next), end.is_prefix);
+            }
+            Ok(page.0)
         });
-        let page = page.await?;
-        Ok(ObjectPage {
-            objects: page.objects.into_iter().map(object_entry).collect(),
-            prefixes: page.prefixes,
-            truncated: page.truncated,
-            next: page.next,
-            next_is_prefix: page.next_is_prefix,
-        })
+        page.await
     }
 
     /// One page of all versions and delete markers.
@@ -119,6 +116,26 @@ impl Controller {
     }
 }
 
+/// Entries as they are read, without one in between.
+struct Page(ObjectPage);
+
+impl list::ObjectSink for Page {
+    fn object(&mut self, o: list::ObjectRef<'_>) {
+        self.0.objects.push(ObjectEntry {
+            key: o.key.to_owned(),
+            etag: o.etag,
+            size: o.size,
+            modified_ms: o.modified_ms,
+            storage_class: o.storage_class.map(str::to_owned),
+            checksum: o.checksum.map(|c| (c.algorithm, c.kind)),
+        });
+    }
+
+    fn prefix(&mut self, prefix: &str) {
+        self.0.prefixes.push(prefix.to_owned());
+    }
+}
+
 fn object_entry(o: list::ObjectEntry) -> ObjectEntry {
     ObjectEntry {
         key: o.key,
@@ -126,6 +143,6 @@ fn object_entry(o: list::ObjectEntry) -> ObjectEntry {
         size: o.size,
         modified_ms: o.modified_ms,
         storage_class: o.storage_class,
-        checksum: o.checksum,
+        checksum: o.checksum.map(|c| (c.algorithm, c.kind)),
     }
 }

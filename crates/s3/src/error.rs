@@ -272,7 +272,7 @@ impl From<StoreError> for S3Error {
             StoreError::NoSuchVersion => S3Error::new(S3Code::NoSuchVersion),
             StoreError::DeleteMarker { version, modified_ms } => {
                 let e = delete_marker_headers(S3Error::new(S3Code::MethodNotAllowed), &version);
-                match HeaderValue::from_str(&crate::response::http_date(modified_ms)) {
+                match HeaderValue::from_str(crate::response::HttpDate::of(modified_ms).as_str()) {
                     Ok(v) => e.header(http::header::LAST_MODIFIED, v),
                     Err(_) => e,
                 }

@@ -6,7 +6,6 @@ use crate::error::S3Error;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use object_controller::api::ReadBody;
-use std::time::{Duration, UNIX_EPOCH};
 
 /// The bytes of an answer.
 pub enum S3Body {
@@ -120,8 +119,32 @@ impl From<S3Error> for S3Response {
 }
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`, whole seconds.
-pub fn http_date(ms: u64) -> String {
-    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs((ms / 1000).min(LAST_SECOND)))
+pub struct HttpDate([u8; 29]);
+
+impl HttpDate {
+    /// Of milliseconds since the epoch.
+    pub fn of(ms: u64) -> Self {
+        const WEEKDAYS: &[[u8; 3]; 7] = &[*b"Thu", *b"Fri", *b"Sat", *b"Sun", *b"Mon", *b"Tue", *b"Wed"];
+        const MONTHS: &[[u8; 3]; 12] = &[
+            *b"Jan", *b"Feb", *b"Mar", *b"Apr", *b"May", *b"Jun", *b"Jul", *b"Aug", *b"Sep", *b"Oct", *b"Nov", *b"Dec",
+        ];
+        let mut text = *b"Thu, 00 Jan 0000 00:00:00 GMT";
+        let ([year, month, day], [hour, minute, second, _]) = date_fields(ms);
+        let days = ms.min(LAST_SECOND * 1000) / 86_400_000;
+        text[0..3].copy_from_slice(&WEEKDAYS[(days % 7) as usize]);
+        put_pair(&mut text, 5, day);
+        text[8..11].copy_from_slice(&MONTHS[(month as usize + 11) % 12]);
+        put_year(&mut text, 12, year);
+        put_pair(&mut text, 17, hour);
+        put_pair(&mut text, 20, minute);
+        put_pair(&mut text, 23, second);
+        HttpDate(text)
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("digits, names and marks are ASCII")
+    }
 }
 
 /// The last second of the year 9999, beyond which neither form can say a date.
@@ -129,26 +152,61 @@ const LAST_SECOND: u64 = 253_402_300_799;
 
 /// `2026-01-31T00:00:00.000Z`.
 pub fn iso_date(ms: u64) -> String {
-    let mut text = *b"0000-00-00T00:00:00.000Z";
-    let ([year, month, day], [hour, minute, second, milli]) = date_fields(ms);
-    for (at, digits, value) in
-        [(0, 4, year), (5, 2, month), (8, 2, day), (11, 2, hour), (14, 2, minute), (17, 2, second), (20, 3, milli)]
-    {
-        put_digits(&mut text[at..at + digits], value);
+    IsoDate::of(ms).as_str().to_owned()
+}
+
+/// The same without a place on the heap.
+pub struct IsoDate([u8; 24]);
+
+impl IsoDate {
+    /// Of milliseconds since the epoch.
+    #[inline]
+    pub fn of(ms: u64) -> Self {
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        let ([year, month, day], [hour, minute, second, milli]) = date_fields(ms);
+        put_year(&mut text, 0, year);
+        put_pair(&mut text, 5, month);
+        put_pair(&mut text, 8, day);
+        put_pair(&mut text, 11, hour);
+        put_pair(&mut text, 14, minute);
+        put_pair(&mut text, 17, second);
+        text[20] = b'0' + (milli / 100) as u8;
+        put_pair(&mut text, 21, milli % 100);
+        IsoDate(text)
     }
-    as_text(&text)
+
+    /// As ASCII.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("digits and marks are ASCII")
+    }
 }
 
 /// `20260131T000000Z`: the form of signatures.
-pub fn basic_date(ms: u64) -> String {
-    let mut text = *b"00000000T000000Z";
-    let ([year, month, day], [hour, minute, second, _]) = date_fields(ms);
-    for (at, digits, value) in
-        [(0, 4, year), (4, 2, month), (6, 2, day), (9, 2, hour), (11, 2, minute), (13, 2, second)]
-    {
-        put_digits(&mut text[at..at + digits], value);
+pub struct BasicDate([u8; 16]);
+
+impl BasicDate {
+    /// Of milliseconds since the epoch.
+    pub fn of(ms: u64) -> Self {
+        let mut text = *b"00000000T000000Z";
+        let ([year, month, day], [hour, minute, second, _]) = date_fields(ms);
+        put_year(&mut text, 0, year);
+        put_pair(&mut text, 4, month);
+        put_pair(&mut text, 6, day);
+        put_pair(&mut text, 9, hour);
+        put_pair(&mut text, 11, minute);
+        put_pair(&mut text, 13, second);
+        BasicDate(text)
     }
-    as_text(&text)
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("digits and marks are ASCII")
+    }
 }
 
 /// Year, month, day; hour, minute, second, millisecond.
@@ -159,17 +217,27 @@ fn date_fields(ms: u64) -> ([u64; 3], [u64; 4]) {
     ([year, month, day], [second / 3600, second / 60 % 60, second % 60, ms % 1000])
 }
 
-/// The last decimal digits of `value`, as many as there is room for. Not `format!`: dates stand in every signed request and
-/// a thousand times in a page of a listing.
-fn put_digits(text: &mut [u8], mut value: u64) {
-    for digit in text.iter_mut().rev() {
-        *digit = b'0' + (value % 10) as u8;
-        value /= 10;
+/// Two digits of each number below 100. Not `format!`: dates stand in every signed request and a thousand times in a page of a
+/// listing.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut table = [[0; 2]; 100];
+    let mut value = 0;
+    while value < 100 {
+        table[value] = [b'0' + (value / 10) as u8, b'0' + (value % 10) as u8];
+        value += 1;
     }
+    table
+};
+
+#[inline]
+fn put_pair<const N: usize>(text: &mut [u8; N], at: usize, value: u64) {
+    text[at..at + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
 }
 
-fn as_text(ascii: &[u8]) -> String {
-    std::str::from_utf8(ascii).expect("digits and marks are ASCII").to_owned()
+#[inline]
+fn put_year<const N: usize>(text: &mut [u8; N], at: usize, year: u64) {
+    put_pair(text, at, year / 100);
+    put_pair(text, at + 2, year);
 }
 
 /// Year, month and day of a count of days since the epoch (Gregorian, years counted from March).
@@ -206,6 +274,12 @@ mod tests {
         assert_eq!(iso_date(951_782_400_123), "2000-02-29T00:00:00.123Z");
         assert_eq!(iso_date(1_796_083_199_999), "2026-11-30T23:59:59.999Z");
         assert_eq!(iso_date(u64::MAX), "9999-12-31T23:59:59.999Z");
-        assert_eq!(http_date(784_111_777_999), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(HttpDate::of(784_111_777_999).as_str(), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(HttpDate::of(u64::MAX).as_str(), "Fri, 31 Dec 9999 23:59:59 GMT");
+        for day in 0..40_000 {
+            let ms = day * 86_400_000 + 3_723_000;
+            let known = httpdate::fmt_http_date(std::time::UNIX_EPOCH + std::time::Duration::from_millis(ms));
+            assert_eq!(HttpDate::of(ms).as_str(), known);
+        }
     }
 }

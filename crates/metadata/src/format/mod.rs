@@ -12,6 +12,7 @@
 //! ```
 
 pub mod body;
+mod head;
 pub mod key;
 pub mod value;
 pub mod version;

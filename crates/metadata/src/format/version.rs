@@ -79,6 +79,9 @@ impl<'a> VersionHead<'a> {
 
 fn split(row: &[u8]) -> Result<(VersionHead<'_>, &[u8]), FormatError> {
     let fields = after_version(family::VERSIONS, VERSION, row)?;
+    if let Some(read) = super::head::head(fields) {
+        return Ok(read);
+    }
     postcard::take_from_bytes(fields).map_err(|e| FormatError::new(family::VERSIONS, e))
 }
 

@@ -1,7 +1,7 @@
 //! Pages of listings. Order is the byte order of keys.
 
 use super::multipart::UploadId;
-use types::{Checksum, ETag, VersionId};
+use types::{ChecksumAlgorithm, ChecksumKind, ETag, VersionId};
 
 /// ListObjects. The page begins strictly after `after`; where `after` ends in the delimiter and is a common prefix of this
 /// listing, after that whole group.
@@ -33,7 +33,7 @@ pub struct ObjectEntry {
     /// Storage class, if one was given.
     pub storage_class: Option<String>,
     /// Algorithm and kind of the stored checksum.
-    pub checksum: Option<Checksum>,
+    pub checksum: Option<(ChecksumAlgorithm, ChecksumKind)>,
 }
 
 /// One page.
@@ -123,7 +123,7 @@ pub struct UploadEntry {
     /// Storage class, if one was given.
     pub storage_class: Option<String>,
     /// Algorithm and kind, if one was chosen.
-    pub checksum: Option<(types::ChecksumAlgorithm, types::ChecksumKind)>,
+    pub checksum: Option<(ChecksumAlgorithm, ChecksumKind)>,
 }
 
 /// One page.

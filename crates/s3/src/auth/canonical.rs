@@ -78,20 +78,34 @@ fn encoded(text: &str) -> Encoded<'_> {
     Cow::Owned(out)
 }
 
-fn is_unreserved(c: u8) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_' | b'~')
+const fn is_unreserved(c: u8) -> bool {
+    /// One look-up a byte: every key of every request passes here.
+    const UNRESERVED: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut c = 0;
+        while c < 256 {
+            table[c] = (c as u8).is_ascii_alphanumeric() || matches!(c as u8, b'-' | b'.' | b'_' | b'~');
+            c += 1;
+        }
+        table
+    };
+    UNRESERVED[c as usize]
 }
 
 /// Percent-encodes all but the unreserved characters (and slashes if `keep_slash`), upper-case hex.
 pub fn uri_encode(out: &mut Vec<u8>, text: &str, keep_slash: bool) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for c in text.bytes() {
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    for (at, &c) in bytes.iter().enumerate() {
         if is_unreserved(c) || (keep_slash && c == b'/') {
-            out.push(c);
-        } else {
-            out.extend_from_slice(&[b'%', HEX[usize::from(c >> 4)], HEX[usize::from(c & 15)]]);
+            continue;
         }
+        out.extend_from_slice(&bytes[from..at]);
+        out.extend_from_slice(&[b'%', HEX[usize::from(c >> 4)], HEX[usize::from(c & 15)]]);
+        from = at + 1;
     }
+    out.extend_from_slice(&bytes[from..]);
 }
 
 /// `name:value\n`: values trimmed, inner runs of blanks one space, several values joined by commas.
@@ -104,6 +118,10 @@ fn header_line(out: &mut Vec<u8>, headers: &HeaderMap, name: &str) -> S3Result<(
             out.push(b',');
         }
         any = true;
+        if memchr::memchr2(b' ', b'\t', value.as_bytes()).is_none() {
+            out.extend_from_slice(value.as_bytes());
+            continue;
+        }
         let words = value.as_bytes().split(|c| *c == b' ' || *c == b'\t').filter(|w| !w.is_empty());
         for (i, word) in words.enumerate() {
             if i > 0 {

@@ -69,7 +69,7 @@ fn days_since_epoch(year: u64, month: u64, day: u64) -> Option<u64> {
 
 /// `20130524T000000Z`.
 pub fn format_amz_date(ms: u64) -> String {
-    crate::response::basic_date(ms)
+    crate::response::BasicDate::of(ms).as_str().to_owned()
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ fn fields_after_algorithm(value: &str) -> S3Result<&str> {
     if value.is_empty() {
         return Err(S3Error::new(S3Code::AccessDenied));
     }
-    let (scheme, rest) = value.split_once(' ').unwrap_or((value, ""));
+    let (scheme, rest) = cut(value, b' ').unwrap_or((value, ""));
     match scheme {
         ALGORITHM => Ok(rest),
         "AWS" => Err(unsupported()),
@@ -58,11 +58,20 @@ pub(super) fn unsupported() -> S3Error {
     )
 }
 
+/// Before and after the first `at`, which is ASCII.
+pub(super) fn cut(text: &str, at: u8) -> Option<(&str, &str)> {
+    let index = memchr::memchr(at, text.as_bytes())?;
+    Some((&text[..index], &text[index + 1..]))
+}
+
 /// Credential, SignedHeaders and Signature, each exactly once.
 fn split_fields(fields: &str) -> S3Result<(&str, &str, &str)> {
     let mut found: [Option<&str>; 3] = [None; 3];
-    for field in fields.split(',') {
-        let (name, value) = field.trim().split_once('=').ok_or_else(|| malformed("A field lacks its value"))?;
+    let mut rest = Some(fields);
+    while let Some(fields) = rest {
+        let (field, others) = cut(fields, b',').map_or((fields, None), |(field, others)| (field, Some(others)));
+        rest = others;
+        let (name, value) = cut(field.trim(), b'=').ok_or_else(|| malformed("A field lacks its value"))?;
         let slot = match name {
             "Credential" => 0,
             "SignedHeaders" => 1,

@@ -27,7 +27,7 @@ impl SigningKeys {
             && e.date == scope.date.as_bytes()
             && same_secret(&e.credential, credential)
         {
-            return e.key;
+            return e.key.clone();
         }
         let key = SigningKey::derive(&credential.secret_key, scope);
         if let Ok(date) = scope.date.as_bytes().try_into() {
@@ -35,7 +35,8 @@ impl SigningKeys {
             if keys.len() >= limits::SIGNING_KEYS_MAX && !keys.contains_key(&credential.access_key) {
                 keys.clear();
             }
-            keys.insert(credential.access_key.clone(), Entry { date, credential: Arc::clone(credential), key });
+            let (credential, key) = (Arc::clone(credential), key.clone());
+            keys.insert(credential.access_key.clone(), Entry { date, credential, key });
         }
         key
     }

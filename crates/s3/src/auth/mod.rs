@@ -25,6 +25,7 @@ use crate::error::{S3Code, S3Error, S3Result};
 use crate::limits;
 use crate::names;
 use crate::request::{AuthenticationKind, Identity, Query};
+use crate::response::BasicDate;
 use canonical::SignedParts;
 use http::HeaderMap;
 use keys::SigningKeys;
@@ -143,8 +144,9 @@ impl Authenticator {
     }
 
     fn verify(&self, head: &Head<'_>, claim: Claim<'_>) -> S3Result<Authenticated> {
-        let timestamp = format_amz_date(claim.date_ms);
-        self.check_scope(&claim, &timestamp)?;
+        let timestamp = BasicDate::of(claim.date_ms);
+        let timestamp = timestamp.as_str();
+        self.check_scope(&claim, timestamp)?;
         let credential = self.credential(claim.access_key)?;
         if !claim.presigned {
             self.check_skew(claim.date_ms)?;
@@ -154,7 +156,7 @@ impl Authenticator {
         let key = self.keys.get(&credential, &claim.scope);
         let parts = SignedParts { head, signed_headers: &claim.signed_headers, payload: claim.payload };
         let canonical = parts.canonical_request(claim.presigned)?;
-        let to_sign = signing::string_to_sign(&timestamp, &claim.scope, &canonical);
+        let to_sign = signing::string_to_sign(timestamp, &claim.scope, &canonical);
         if !key.verify(to_sign.as_bytes(), claim.signature) {
             return Err(mismatch(&claim, &to_sign, &canonical));
         }
@@ -162,7 +164,7 @@ impl Authenticator {
             (true, true) => {
                 return Err(S3Error::with(S3Code::InvalidRequest, "A presigned URL cannot sign chunks"));
             }
-            (true, false) => Some(ChunkSigner::new(key, &timestamp, &claim.scope, claim.signature)),
+            (true, false) => Some(ChunkSigner::new(key, timestamp, &claim.scope, claim.signature)),
             (false, _) => None,
         };
         let kind = if claim.presigned { AuthenticationKind::Presigned } else { AuthenticationKind::Header };
@@ -226,10 +228,9 @@ fn anonymous(head: &Head<'_>) -> S3Result<Authenticated> {
 /// Everything that could change the meaning of a request must be signed: the host and every `x-amz-*` header.
 fn check_all_signed(head: &Head<'_>, signed: &[&str]) -> S3Result<()> {
     let sent = head.headers.keys().map(|n| n.as_str()).filter(|n| n.starts_with("x-amz-")).chain(["host"]);
-    let mut missing: Vec<&str> = sent.filter(|n| signed.binary_search(n).is_err()).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
+    let mut missing = sent.filter(|n| signed.binary_search(n).is_err());
+    let Some(first) = missing.next() else { return Ok(()) };
+    let mut missing: Vec<&str> = [first].into_iter().chain(missing).collect();
     missing.sort_unstable();
     Err(S3Error::with(S3Code::AccessDenied, "There were headers present in the request which were not signed")
         .extra("HeadersNotSigned", missing.join(", ")))
@@ -237,8 +238,19 @@ fn check_all_signed(head: &Head<'_>, signed: &[&str]) -> S3Result<()> {
 
 /// A SignedHeaders list: lower case, ascending, each once.
 fn parse_signed_headers<'a>(list: &'a str, malformed: &dyn Fn(&'static str) -> S3Error) -> S3Result<Vec<&'a str>> {
-    let names: Vec<&str> = list.split(';').take(limits::SIGNED_HEADERS_MAX + 1).collect();
-    let token = |n: &&str| !n.is_empty() && n.bytes().all(|c| c.is_ascii_graphic() && !c.is_ascii_uppercase());
+    let (mut names, mut rest) = (Vec::with_capacity(8), Some(list));
+    while let Some(list) = rest.filter(|_| names.len() <= limits::SIGNED_HEADERS_MAX) {
+        let (name, others) = header::cut(list, b';').map_or((list, None), |(name, others)| (name, Some(others)));
+        names.push(name);
+        rest = others;
+    }
+    let token = |name: &&str| {
+        let mut plain = !name.is_empty();
+        for c in name.as_bytes() {
+            plain &= c.is_ascii_graphic() && !c.is_ascii_uppercase();
+        }
+        plain
+    };
     if names.len() > limits::SIGNED_HEADERS_MAX || !names.iter().all(token) {
         return Err(malformed("SignedHeaders is malformed"));
     }

@@ -19,13 +19,20 @@ pub struct Scope<'a> {
 impl<'a> Scope<'a> {
     /// Splits `access key/date/region/service/aws4_request`; an access key may hold slashes.
     pub fn of_credential(credential: &'a str) -> Option<(&'a str, Self)> {
-        let mut parts = credential.rsplitn(5, '/');
-        let end = parts.next()?;
-        let (service, region, date, access_key) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let (rest, end) = cut_last(credential)?;
+        let (rest, service) = cut_last(rest)?;
+        let (rest, region) = cut_last(rest)?;
+        let (access_key, date) = cut_last(rest)?;
         let date_ok = date.len() == 8 && date.bytes().all(|c| c.is_ascii_digit());
         let ok = end == "aws4_request" && date_ok && !access_key.is_empty();
         ok.then_some((access_key, Scope { date, region, service }))
     }
+}
+
+/// Before and after the last slash.
+fn cut_last(text: &str) -> Option<(&str, &str)> {
+    let at = memchr::memrchr(b'/', text.as_bytes())?;
+    Some((&text[..at], &text[at + 1..]))
 }
 
 impl fmt::Display for Scope<'_> {
@@ -34,9 +41,9 @@ impl fmt::Display for Scope<'_> {
     }
 }
 
-/// A key derived for one scope. Its `Debug` shows nothing.
-#[derive(Clone, Copy)]
-pub struct SigningKey([u8; 32]);
+/// A key derived for one scope, with its two blocks hashed already. Its `Debug` shows nothing.
+#[derive(Clone)]
+pub struct SigningKey(Hmac<Sha256>);
 
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,8 +51,12 @@ impl fmt::Debug for SigningKey {
     }
 }
 
+fn keyed(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of every length")
+}
+
 pub(super) fn hmac(key: &[u8], data: &[u8]) -> [u8; 32] {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of every length");
+    let mut mac = keyed(key);
     mac.update(data);
     mac.finalize().into_bytes().into()
 }
@@ -56,12 +67,14 @@ impl SigningKey {
         let first = hmac(format!("AWS4{secret}").as_bytes(), scope.date.as_bytes());
         let region = hmac(&first, scope.region.as_bytes());
         let service = hmac(&region, scope.service.as_bytes());
-        SigningKey(hmac(&service, b"aws4_request"))
+        SigningKey(keyed(&hmac(&service, b"aws4_request")))
     }
 
     /// The signature of `text`, hex.
     pub fn sign(&self, text: &[u8]) -> [u8; 64] {
-        hex_of(&hmac(&self.0, text))
+        let mut mac = self.0.clone();
+        mac.update(text);
+        hex_of(&mac.finalize().into_bytes().into())
     }
 
     /// Whether `signature` is the one of `text`, in constant time.
@@ -71,8 +84,12 @@ impl SigningKey {
 }
 
 pub(super) fn hex_of(digest: &[u8; 32]) -> [u8; 64] {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut out = [0; 64];
-    hex::encode_to_slice(digest, &mut out).expect("64 hex digits for 32 bytes");
+    for at in 0..32 {
+        let byte = usize::from(digest[at]);
+        (out[2 * at], out[2 * at + 1]) = (HEX[byte >> 4], HEX[byte & 15]);
+    }
     out
 }
 

@@ -504,7 +504,7 @@ fn row_67_no_error_and_no_debug_text_holds_the_secret() {
     assert!(e.extra.iter().any(|(n, v)| *n == "CanonicalRequest" && v.starts_with("GET\n/test.txt\n")));
     let scope = Scope { date: "20130524", region: "us-east-1", service: "s3" };
     let key = SigningKey::derive(SECRET, &scope);
-    let text = format!("{e:?} {key:?} {:?}", ChunkSigner::new(key, "t", &scope, "s"));
+    let text = format!("{e:?} {key:?} {:?}", ChunkSigner::new(key.clone(), "t", &scope, "s"));
     assert!(!text.contains(SECRET) && !text.contains("wJalr"));
     assert!(text.contains("SigningKey ChunkSigner"));
 }

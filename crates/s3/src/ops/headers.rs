@@ -6,12 +6,12 @@
 use crate::error::{S3Code, S3Error, S3Result};
 use crate::names;
 use crate::request::Query;
-use crate::response::{S3Response, http_date};
+use crate::response::{HttpDate, S3Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use object_controller::api::{NewObject, ObjectInfo, ObjectMeta, Tag};
-use std::fmt::Write;
 use types::{Checksum, ChecksumAlgorithm, ChecksumKind, VersionId, limits};
 
 const META_PREFIX: &str = "x-amz-meta-";
@@ -242,10 +242,14 @@ pub fn set_new_version(response: &mut S3Response, version: Option<VersionId>) {
 }
 
 pub fn set_etag(response: &mut S3Response, etag: &types::ETag) {
-    let mut quoted = String::with_capacity(48);
-    // Writing to a string never fails.
-    let _ = write!(quoted, "\"{etag}\"");
-    response.set(header::ETAG, &quoted);
+    let mut quoted = Vec::with_capacity(48);
+    quoted.push(b'"');
+    etag.text(|text| quoted.extend_from_slice(text));
+    quoted.push(b'"');
+    // Takes the text as it is, without another copy.
+    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(quoted)) {
+        response.headers.insert(header::ETAG, value);
+    }
 }
 
 /// `FULL_OBJECT` or `COMPOSITE`.
@@ -265,7 +269,7 @@ pub fn set_checksum(response: &mut S3Response, checksum: Option<&Checksum>) {
 /// What identifies a version: also sent with 304.
 pub fn set_identity(response: &mut S3Response, info: &ObjectInfo) {
     set_etag(response, &info.etag);
-    response.set(header::LAST_MODIFIED, &http_date(info.modified_ms));
+    response.set(header::LAST_MODIFIED, HttpDate::of(info.modified_ms).as_str());
     set_version(response, info.version);
     for name in [header::CACHE_CONTROL, header::EXPIRES] {
         if let Some(value) = info.meta.header(name.as_str()) {

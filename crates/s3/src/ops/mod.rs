@@ -112,8 +112,8 @@ impl<S: ObjectStore> Service<S> {
         found.map_or_else(|| canonical_id.to_owned(), |c| c.account.display_name.clone())
     }
 
-    /// Calls the operation. GET and HEAD, small and frequent, as they are, the others behind a pointer: otherwise every
-    /// request's future would be as large as that of the largest operation, and 15 KiB would be moved about for a HEAD.
+    /// Calls the operation, behind a pointer: otherwise every request's future would be as large as that of the largest
+    /// operation, and kilobytes would be moved about for a HEAD. (GET and HEAD, small and frequent, come here by no way of ours.)
     async fn dispatch(&self, operation: Operation, request: S3Request) -> S3Result<S3Response> {
         match operation {
             Operation::ListBuckets => bucket::list_buckets(self, &request),
@@ -146,8 +146,8 @@ impl<S: ObjectStore> Service<S> {
             Operation::ListObjectsV2 => boxed(list::list_objects_v2(self, &request)).await,
             Operation::ListObjectVersions => boxed(list::list_object_versions(self, &request)).await,
             Operation::ListMultipartUploads => boxed(list::list_multipart_uploads(self, &request)).await,
-            Operation::GetObject => object::get_object(self, &request).await,
-            Operation::HeadObject => object::head_object(self, &request).await,
+            Operation::GetObject => boxed(object::get_object(self, &request)).await,
+            Operation::HeadObject => boxed(object::head_object(self, &request)).await,
             Operation::PutObject => boxed(object::put_object(self, request)).await,
             Operation::PostObject => boxed(object::post_object(self, request)).await,
             Operation::CopyObject => boxed(object::copy_object(self, &request)).await,
@@ -204,6 +204,13 @@ impl<S: ObjectStore> Service<S> {
         Ok(response)
     }
 
+    /// What an error, or the cross-origin rules of the bucket, need to know.
+    fn trace_if_needed(&self, request: &S3Request, result: &S3Result<S3Response>) -> Option<Trace> {
+        let name = request.bucket.as_ref().and_then(|bucket| bucket.name.as_ref());
+        let has_rules = || name.and_then(|name| self.store.bucket(name)).is_some_and(|b| b.configs.cors.is_some());
+        (result.is_err() || has_rules()).then(|| Trace::of(request))
+    }
+
     /// Adds what browsers and caches need to every answer of a bucket with cross-origin rules.
     fn add_cors(&self, trace: &Trace, operation: Operation, headers: &mut HeaderMap) {
         let Some(bucket) = trace.bucket.as_ref().and_then(|name| self.store.bucket(name)) else { return };
@@ -228,12 +235,26 @@ impl<S: ObjectStore> Handler for Service<S> {
             query: &request.query,
             headers: &request.headers,
         });
-        let trace = Trace::of(&request);
-        let mut response = match self.dispatch(operation, request).await {
-            Ok(response) => response,
-            Err(error) => trace.name_subject(error).into(),
+        // Those that keep the request need no copies of what it named.
+        let (trace, result) = match operation {
+            Operation::GetObject => {
+                let result = object::get_object(self, &request).await;
+                (self.trace_if_needed(&request, &result), result)
+            }
+            Operation::HeadObject => {
+                let result = object::head_object(self, &request).await;
+                (self.trace_if_needed(&request, &result), result)
+            }
+            _ => (Some(Trace::of(&request)), boxed(self.dispatch(operation, request)).await),
         };
-        self.add_cors(&trace, operation, &mut response.headers);
+        let mut response = match (result, &trace) {
+            (Ok(response), _) => response,
+            (Err(error), Some(trace)) => trace.name_subject(error).into(),
+            (Err(error), None) => error.into(),
+        };
+        if let Some(trace) = &trace {
+            self.add_cors(trace, operation, &mut response.headers);
+        }
         response.operation(operation.name())
     }
 }

@@ -12,7 +12,7 @@ pub use target::{Target, percent_decode};
 use crate::body::RequestBody;
 use crate::error::{S3Code, S3Error, S3Result};
 use http::header::AsHeaderName;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, Uri};
 use object_controller::api::Credential;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -68,12 +68,10 @@ pub struct S3Request {
     pub headers: HeaderMap,
     /// The bucket came from the host.
     pub virtual_host: bool,
-    /// The path as sent, undecoded: the `Resource` of errors.
-    pub resource: String,
+    /// The target as sent; its path is the `Resource` of errors.
+    pub uri: Uri,
     /// The socket's peer.
     pub remote: SocketAddr,
-    /// Unique; answered as `x-amz-request-id`.
-    pub request_id: String,
     /// Who asks.
     pub identity: Identity,
     /// How it was signed.

@@ -4,13 +4,14 @@ use super::Handler;
 use super::dispatch::{Shared, answer};
 use super::reply::ReplyBody;
 use super::stream::{GuardedStream, Interim};
+use super::timer::HeadTimer;
 use crate::limits;
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -87,7 +88,7 @@ impl<H: Handler> Service<Request<Incoming>> for RequestService<H> {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (shared, connection) = (Arc::clone(&self.shared), Arc::clone(&self.connection));
-        Box::pin(async move { Ok(answer(shared, connection, request).await) })
+        Box::pin(answer(shared, connection, request))
     }
 }
 
@@ -102,7 +103,7 @@ pub async fn run<H: Handler>(
     let connection = Arc::new(ConnectionState::new(remote, stream.interim()));
     let service = RequestService { shared, connection: Arc::clone(&connection) };
     let mut http = http1::Builder::new()
-        .timer(TokioTimer::new())
+        .timer(HeadTimer::new())
         .header_read_timeout(limits::HEADER_READ_TIMEOUT)
         .max_buf_size(limits::READ_BUFFER_MAX_BYTES)
         .serve_connection(TokioIo::new(stream), service);

@@ -3,7 +3,8 @@
 //! Promises: nothing reaches the handler before its target was parsed and its credentials held; every answer carries the ids.
 
 use super::connection::ConnectionState;
-use super::reply::{Account, ReplyBody};
+use super::reply::{Account, ReplyBody, micros_since};
+use super::slots::Slots;
 use super::{Handler, Observer, ServerConfig};
 use crate::auth::{Authenticated, Authenticator, Head};
 use crate::body::{Expectations, Leftover, RequestBody, Source};
@@ -12,15 +13,16 @@ use crate::limits;
 use crate::names;
 use crate::request::{AuthenticationKind, Query, S3Request, Target};
 use crate::response::{S3Body, S3Response};
+use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body;
 use hyper::body::Incoming;
 use md5_lanes::Lanes;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// What all connections share.
@@ -33,8 +35,10 @@ pub struct Shared<H> {
     pub handler: Arc<H>,
     /// Is told.
     pub observer: Arc<dyn Observer>,
+    /// The host id as a header; `None` if it cannot be one.
+    pub host_id: Option<HeaderValue>,
     /// Slots for requests.
-    pub slots: Arc<Semaphore>,
+    pub slots: Arc<Slots>,
     /// Where long bodies are hashed together.
     pub lanes: Lanes,
     /// Numbers requests.
@@ -53,11 +57,23 @@ impl RequestIds {
         RequestIds { seed: now_ms, next: AtomicU64::new(0) }
     }
 
-    fn mint(&self) -> String {
+    fn mint(&self) -> RequestId {
+        const HEX: &[u8; 16] = b"0123456789ABCDEF";
         let n = self.next.fetch_add(1, Ordering::Relaxed);
         // An odd multiplier permutes the 64-bit numbers, so ids of one start never collide.
         let mixed = (self.seed << 20).wrapping_add(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        format!("{mixed:016X}")
+        RequestId(std::array::from_fn(|digit| HEX[(mixed >> (60 - 4 * digit)) as usize & 15]))
+    }
+}
+
+/// The id of one request.
+#[derive(Clone, Copy)]
+pub struct RequestId([u8; 16]);
+
+impl RequestId {
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("hex digits are ASCII")
     }
 }
 
@@ -66,19 +82,19 @@ pub async fn answer<H: Handler>(
     shared: Arc<Shared<H>>,
     connection: Arc<ConnectionState>,
     request: Request<Incoming>,
-) -> Response<ReplyBody> {
+) -> Result<Response<ReplyBody>, Infallible> {
     let began = Instant::now();
     let request_id = shared.request_ids.mint();
     let (parts, body) = request.into_parts();
     let is_head = parts.method == Method::HEAD;
-    let resource = parts.uri.path().to_owned();
+    let uri = parts.uri.clone();
     let expects_continue = expects_continue(&parts.headers);
     let has_interim = expects_continue && body.is_end_stream() && parts.version > Version::HTTP_10;
     let received = (!body.is_end_stream()).then(|| Arc::new(Leftover::default()));
     let source = Source::incoming(body, received.clone());
-    let permit = Arc::clone(&shared.slots).try_acquire_owned().ok();
-    let prepared = match &permit {
-        Some(_) => prepare(&shared, parts, source, connection.remote, request_id.clone()),
+    let slot = Slots::take(&shared.slots);
+    let prepared = match &slot {
+        Some(_) => prepare(&shared, parts, source, connection.remote),
         None => {
             drop(source);
             Err(S3Error::new(S3Code::SlowDown).header(header::RETRY_AFTER, HeaderValue::from_static("1")))
@@ -93,33 +109,26 @@ pub async fn answer<H: Handler>(
         }
         Err(e) => e.into(),
     };
+    let first = begin(&mut response, is_head).await;
     settle_unread_body(&connection, received.as_deref(), expects_continue, &mut response);
-    complete(&mut response, is_head, &resource, &request_id, &shared.config.host_id);
+    complete(&mut response, is_head, &uri, request_id, &shared);
     let account = Account {
         observer: Arc::clone(&shared.observer),
-        _permit: permit,
+        _slot: slot,
         request_id,
         operation: response.operation,
         status: response.status.as_u16(),
         began,
-        first_byte_us: 0,
+        first_byte_us: micros_since(began),
         received,
     };
-    let mut reply = ReplyBody::new(response.body, account);
-    reply.begin().await;
-    let mut out = Response::new(reply);
+    let mut out = Response::new(ReplyBody::new(response.body, first, account));
     *out.status_mut() = response.status;
     *out.headers_mut() = response.headers;
-    out
+    Ok(out)
 }
 
-fn prepare<H>(
-    shared: &Shared<H>,
-    parts: Parts,
-    source: Source,
-    remote: SocketAddr,
-    request_id: String,
-) -> S3Result<S3Request> {
+fn prepare<H>(shared: &Shared<H>, parts: Parts, source: Source, remote: SocketAddr) -> S3Result<S3Request> {
     let target =
         Target::parse(parts.uri.path(), parts.uri.query().unwrap_or(""), host_of(&parts)?, &shared.config.domains)?;
     let mut headers = parts.headers;
@@ -127,16 +136,19 @@ fn prepare<H>(
     if authenticated.kind == AuthenticationKind::Presigned {
         hoist(&target.query, &mut headers)?;
     }
-    let expectations = Expectations::of(&headers, &authenticated.payload);
+    // A body of GET and HEAD is nobody's.
+    let expectations = match parts.method {
+        Method::GET | Method::HEAD => Expectations::default(),
+        _ => Expectations::of(&headers, &authenticated.payload),
+    };
     Ok(S3Request {
         method: parts.method,
         bucket: target.bucket,
         key: target.key,
         query: target.query,
         virtual_host: target.virtual_host,
-        resource: parts.uri.path().to_owned(),
+        uri: parts.uri,
         remote,
-        request_id,
         identity: authenticated.identity,
         authentication: authenticated.kind,
         body: RequestBody::new(source, expectations, authenticated.signer).sharing(Some(shared.lanes.clone())),
@@ -199,6 +211,26 @@ fn hoist(query: &Query, headers: &mut HeaderMap) -> S3Result<()> {
     Ok(())
 }
 
+/// Waits for the first piece of a body that comes in pieces, so that it leaves in one segment with the head: a client that
+/// delays its acknowledgements would else wait for it. If there is none, the answer is an error, as nothing was said yet.
+async fn begin(response: &mut S3Response, is_head: bool) -> Option<Bytes> {
+    let S3Body::Stream(body, _) = &mut response.body else { return None };
+    if is_head {
+        return None;
+    }
+    let failed = match body.next().await {
+        Ok(Some(piece)) => return Some(piece),
+        Ok(None) => S3Error::with(S3Code::InternalError, "The object is shorter than announced"),
+        Err(e) => e.into(),
+    };
+    let mut error = S3Response::from(failed).operation(response.operation);
+    // What browsers need to see it was written for this answer too.
+    let seen = |name: &HeaderName| *name == header::VARY || name.as_str().starts_with("access-control-");
+    error.headers.extend(response.headers.drain().filter_map(|(name, value)| Some((name.filter(seen)?, value))));
+    *response = error;
+    None
+}
+
 /// Decides what becomes of a body that the handler did not read to its end.
 fn settle_unread_body(
     connection: &ConnectionState,
@@ -218,7 +250,8 @@ fn settle_unread_body(
 }
 
 /// Writes the error's XML, the ids, and what HEAD needs.
-fn complete(response: &mut S3Response, is_head: bool, resource: &str, request_id: &str, host_id: &str) {
+fn complete<H>(response: &mut S3Response, is_head: bool, uri: &Uri, request_id: RequestId, shared: &Shared<H>) {
+    let request_id = request_id.as_str();
     if let Some(e) = &response.error {
         // What is not implemented is the client's matter.
         if response.status.is_server_error() && response.status != StatusCode::NOT_IMPLEMENTED {
@@ -229,7 +262,7 @@ fn complete(response: &mut S3Response, is_head: bool, resource: &str, request_id
             S3Body::Empty
         } else {
             response.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
-            S3Body::Full(e.xml(resource, request_id, host_id))
+            S3Body::Full(e.xml(uri.path(), request_id, &shared.config.host_id))
         };
     }
     if is_head {
@@ -244,6 +277,8 @@ fn complete(response: &mut S3Response, is_head: bool, resource: &str, request_id
         response.body = S3Body::Empty;
     }
     response.set(names::X_AMZ_REQUEST_ID, request_id);
-    response.set(names::X_AMZ_ID_2, host_id);
+    if let Some(host_id) = &shared.host_id {
+        response.headers.insert(names::X_AMZ_ID_2, host_id.clone());
+    }
     response.headers.insert(header::SERVER, HeaderValue::from_static("Ashlar"));
 }

@@ -118,7 +118,7 @@ impl Guard {
             &begun[..]
         };
         let verdict = match line.strip_suffix(b"\r\n") {
-            Some(text) if !text.contains(&b'\r') => self.end_line(text),
+            Some(text) if memchr::memchr(b'\r', text).is_none() => self.end_line(text),
             _ => Err(Violation),
         };
         begun.clear();

@@ -9,7 +9,9 @@ mod connection;
 mod dispatch;
 mod guard;
 mod reply;
+mod slots;
 mod stream;
+mod timer;
 
 pub use config::ServerConfig;
 
@@ -18,12 +20,14 @@ use crate::request::S3Request;
 use crate::response::S3Response;
 use admission::Admission;
 use dispatch::{RequestIds, Shared};
+use http::HeaderValue;
 use md5_lanes::{Kernel, Lanes};
+use slots::Slots;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// What answers requests: the router of operations.
@@ -75,7 +79,8 @@ pub async fn serve<H: Handler>(
     shutdown: impl Future<Output = ()> + Send,
 ) -> usize {
     let shared = Arc::new(Shared {
-        slots: Arc::new(Semaphore::new(config.max_requests)),
+        slots: Slots::new(config.max_requests),
+        host_id: HeaderValue::from_str(&config.host_id).ok(),
         request_ids: RequestIds::new(authenticator.now_ms()),
         lanes: Lanes::new(Kernel::detect(), config.md5_backlog_bytes),
         config,

@@ -3,6 +3,8 @@
 //! Promises: a body that fails or has another length than announced is an error to hyper, which then cuts the connection; it
 //! never looks like a whole one.
 
+use super::dispatch::RequestId;
+use super::slots::Slot;
 use super::{Observation, Observer};
 use crate::body::Leftover;
 use crate::response::S3Body;
@@ -13,7 +15,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 type Pulled = (Box<dyn ReadBody>, Result<Option<Bytes>, StoreError>);
@@ -24,7 +25,7 @@ enum Kind {
     /// Between two pieces.
     Idle(Box<dyn ReadBody>),
     /// The first piece has come.
-    Begun(Pulled),
+    Begun(Box<dyn ReadBody>, Bytes),
     /// The next piece is on its way.
     Pulling(Pin<Box<dyn Future<Output = Pulled> + Send>>),
 }
@@ -34,16 +35,16 @@ pub struct Account {
     /// Who is told.
     pub observer: Arc<dyn Observer>,
     /// The slot it took.
-    pub _permit: Option<OwnedSemaphorePermit>,
+    pub _slot: Option<Slot>,
     /// For the log.
-    pub request_id: String,
+    pub request_id: RequestId,
     /// Name.
     pub operation: &'static str,
     /// HTTP status.
     pub status: u16,
     /// When its head had been parsed.
     pub began: Instant,
-    /// Until the answer's head, microseconds; set when the answer begins.
+    /// Until the answer's head, microseconds.
     pub first_byte_us: u64,
     /// Counts the body received.
     pub received: Option<Arc<Leftover>>,
@@ -58,8 +59,8 @@ pub struct ReplyBody {
 }
 
 impl ReplyBody {
-    /// Takes `body` out to the client.
-    pub fn new(body: S3Body, account: Account) -> Self {
+    /// Takes `body` out to the client; `first` is what was taken from it already.
+    pub fn new(body: S3Body, first: Option<Bytes>, account: Account) -> Self {
         let (kind, left) = match body {
             S3Body::Empty => (Kind::Empty, 0),
             S3Body::Full(b) if b.is_empty() => (Kind::Empty, 0),
@@ -67,22 +68,12 @@ impl ReplyBody {
                 let len = b.len() as u64;
                 (Kind::Full(b), len)
             }
-            S3Body::Stream(b, len) => (Kind::Idle(b), len),
+            S3Body::Stream(b, len) => match first {
+                Some(first) => (Kind::Begun(b, first), len),
+                None => (Kind::Idle(b), len),
+            },
         };
         ReplyBody { kind, left, sent: 0, account }
-    }
-
-    /// Waits for the first piece, so that it leaves in one segment with the head: a client that delays its acknowledgements
-    /// would else wait for it. An error is told when the body is sent, as any later one.
-    pub async fn begin(&mut self) {
-        self.kind = match std::mem::replace(&mut self.kind, Kind::Empty) {
-            Kind::Idle(mut body) => {
-                let piece = body.next().await;
-                Kind::Begun((body, piece))
-            }
-            other => other,
-        };
-        self.account.first_byte_us = micros_since(self.account.began);
     }
 
     fn pulled(&mut self, (body, piece): Pulled) -> Option<Result<Frame<Bytes>, ReplyError>> {
@@ -93,7 +84,7 @@ impl ReplyBody {
             }
             Ok(None) => None,
             Err(e) => {
-                tracing::warn!(request_id = %self.account.request_id, error = %e, "an answer was cut off");
+                tracing::warn!(request_id = self.account.request_id.as_str(), error = %e, "an answer was cut off");
                 Some(Err(ReplyError("the object could not be read")))
             }
         }
@@ -140,8 +131,8 @@ impl Body for ReplyBody {
                         return Poll::Ready(Some(frame));
                     }
                 }
-                Kind::Begun(pulled) => {
-                    if let Some(frame) = this.pulled(pulled) {
+                Kind::Begun(body, first) => {
+                    if let Some(frame) = this.pulled((body, Ok(Some(first)))) {
                         return Poll::Ready(Some(frame));
                     }
                 }
@@ -171,7 +162,7 @@ impl Drop for ReplyBody {
             aborted: self.left > 0,
         };
         tracing::debug!(
-            request_id = %a.request_id,
+            request_id = a.request_id.as_str(),
             operation = observation.operation,
             status = observation.status,
             duration_us = observation.duration_us,

@@ -4,7 +4,8 @@
 //! A key with a control character is thereby not XML 1.0, but it is what AWS answers, and the rest of the listing stays readable.
 
 use bytes::Bytes;
-use std::fmt::Write;
+use std::io::Write;
+use types::ETag;
 
 /// The namespace of S3's documents.
 pub const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
@@ -13,7 +14,8 @@ const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
 
 /// A document being written.
 pub struct XmlWriter {
-    buf: String,
+    /// UTF-8: whatever is appended is a text, or markup of ours.
+    buf: Vec<u8>,
     open: Vec<&'static str>,
 }
 
@@ -33,8 +35,8 @@ impl XmlWriter {
     }
 
     fn with_capacity(bytes: usize) -> Self {
-        let mut buf = String::with_capacity(bytes);
-        buf.push_str(DECLARATION);
+        let mut buf = Vec::with_capacity(bytes);
+        buf.extend_from_slice(DECLARATION.as_bytes());
         XmlWriter { buf, open: Vec::with_capacity(4) }
     }
 
@@ -45,24 +47,24 @@ impl XmlWriter {
 
     /// Opens an element.
     pub fn open(&mut self, name: &'static str) {
-        self.buf.push('<');
-        self.buf.push_str(name);
-        self.buf.push('>');
+        self.buf.push(b'<');
+        self.buf.extend_from_slice(name.as_bytes());
+        self.buf.push(b'>');
         self.open.push(name);
     }
 
     /// Opens an element with attributes.
     pub fn open_with(&mut self, name: &'static str, attributes: &[(&str, &str)]) {
-        self.buf.push('<');
-        self.buf.push_str(name);
+        self.buf.push(b'<');
+        self.buf.extend_from_slice(name.as_bytes());
         for (k, v) in attributes {
-            self.buf.push(' ');
-            self.buf.push_str(k);
-            self.buf.push_str("=\"");
+            self.buf.push(b' ');
+            self.buf.extend_from_slice(k.as_bytes());
+            self.buf.extend_from_slice(b"=\"");
             escape_into(&mut self.buf, v);
-            self.buf.push('"');
+            self.buf.push(b'"');
         }
-        self.buf.push('>');
+        self.buf.push(b'>');
         self.open.push(name);
     }
 
@@ -79,6 +81,27 @@ impl XmlWriter {
         self.open(name);
         inner(self);
         self.close();
+    }
+
+    /// Markup of ours, as it stands: whole elements, or tags that are closed by more of it. For what is written a thousand times.
+    pub fn raw(&mut self, markup: &'static str) {
+        self.buf.extend_from_slice(markup.as_bytes());
+    }
+
+    /// The same, made of names of ours.
+    pub fn markup(&mut self, markup: &str) {
+        self.buf.extend_from_slice(markup.as_bytes());
+    }
+
+    /// A text within such markup.
+    pub fn escaped(&mut self, value: &str) {
+        escape_into(&mut self.buf, value);
+    }
+
+    /// ASCII digits and marks that need no escaping, within such markup.
+    pub fn harmless(&mut self, value: &[u8]) {
+        debug_assert!(!value.iter().any(|c| SUSPECT[usize::from(*c)]), "harmless() is for digits and dates");
+        self.buf.extend_from_slice(value);
     }
 
     /// An element with a text.
@@ -100,28 +123,35 @@ impl XmlWriter {
         self.start_tag(name);
         let at = self.buf.len();
         let _ = write!(self.buf, "{value}");
-        debug_assert!(!self.buf[at..].contains(['<', '>', '&', '"', '\r']), "display() is for harmless values");
+        debug_assert!(!self.buf[at..].iter().any(|c| SUSPECT[usize::from(*c)]), "display() is for harmless values");
         self.end_tag(name);
     }
 
     /// An element with a number.
     pub fn number(&mut self, name: &str, value: u64) {
         self.start_tag(name);
-        self.buf.push_str(itoa::Buffer::new().format(value));
+        self.buf.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
         self.end_tag(name);
     }
 
     /// An entity tag, in the (escaped) quotes that S3 puts around it.
-    pub fn etag(&mut self, name: &str, value: impl std::fmt::Display) {
+    pub fn etag(&mut self, name: &str, value: &ETag) {
         self.start_tag(name);
-        let _ = write!(self.buf, "&quot;{value}&quot;");
+        self.quoted(value);
         self.end_tag(name);
+    }
+
+    /// An entity tag in its quotes, within markup of [`XmlWriter::raw`].
+    pub fn quoted(&mut self, value: &ETag) {
+        self.buf.extend_from_slice(b"&quot;");
+        value.text(|text| self.buf.extend_from_slice(text));
+        self.buf.extend_from_slice(b"&quot;");
     }
 
     /// Milliseconds since the epoch as `2026-01-31T00:00:00.000Z`.
     pub fn time_ms(&mut self, name: &str, ms: u64) {
         self.start_tag(name);
-        self.buf.push_str(&crate::response::iso_date(ms));
+        self.buf.extend_from_slice(crate::response::IsoDate::of(ms).as_bytes());
         self.end_tag(name);
     }
 
@@ -134,22 +164,42 @@ impl XmlWriter {
     }
 
     fn start_tag(&mut self, name: &str) {
-        self.buf.push('<');
-        self.buf.push_str(name);
-        self.buf.push('>');
+        self.buf.push(b'<');
+        self.buf.extend_from_slice(name.as_bytes());
+        self.buf.push(b'>');
     }
 
     fn end_tag(&mut self, name: &str) {
-        self.buf.push_str("</");
-        self.buf.push_str(name);
-        self.buf.push('>');
+        self.buf.extend_from_slice(b"</");
+        self.buf.extend_from_slice(name.as_bytes());
+        self.buf.push(b'>');
     }
 }
 
+/// Bytes that are escaped, or begin something that may be.
+const SUSPECT: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut c = 0;
+    while c < 0x20 {
+        table[c] = c as u8 != b'\n' && c as u8 != b'\t';
+        c += 1;
+    }
+    table[0x7f] = true;
+    table[0xef] = true;
+    table[b'&' as usize] = true;
+    table[b'<' as usize] = true;
+    table[b'>' as usize] = true;
+    table[b'"' as usize] = true;
+    table
+};
+
 /// Appends `text`, escaped for content and attributes. Runs of harmless bytes are copied whole; nothing that was written
 /// before is looked at again.
-fn escape_into(buf: &mut String, text: &str) {
+fn escape_into(buf: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
+    if !bytes.iter().any(|c| SUSPECT[usize::from(*c)]) {
+        return buf.extend_from_slice(text.as_bytes());
+    }
     let mut from = 0;
     for (i, c) in bytes.iter().enumerate() {
         let (taken, named) = match c {
@@ -164,15 +214,15 @@ fn escape_into(buf: &mut String, text: &str) {
             _ => continue,
         };
         // All that is taken is whole characters, so both ends are character boundaries.
-        buf.push_str(&text[from..i]);
+        buf.extend_from_slice(&bytes[from..i]);
         from = i + taken;
         if named.is_empty() {
             let _ = write!(buf, "&#{c};");
         } else {
-            buf.push_str(named);
+            buf.extend_from_slice(named.as_bytes());
         }
     }
-    buf.push_str(&text[from..]);
+    buf.extend_from_slice(&bytes[from..]);
 }
 
 #[cfg(test)]

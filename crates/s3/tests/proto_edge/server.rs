@@ -47,6 +47,20 @@ async fn head_and_first_bytes_of_a_stream_leave_in_one_segment_also_if_those_com
 }
 
 #[tokio::test]
+async fn a_body_whose_first_bytes_cannot_be_had_is_an_error_and_not_a_broken_answer() {
+    let server = Server::start().await;
+    let mut stream = server.connect().await;
+    for (key, status, code) in [("unreadable", 500, "InternalError"), ("unavailable", 503, "ServiceUnavailable")] {
+        stream.write_all(format!("GET /b/{key} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).await.expect("sent");
+        let answer = read_answer(&mut stream).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(answer.contains(&format!("<Code>{code}</Code>")) && answer.contains("<RequestId>"), "{answer}");
+    }
+    stream.write_all(GET).await.expect("the connection is as good as before");
+    assert!(read_answer(&mut stream).await.starts_with("HTTP/1.1 200 OK\r\n"));
+}
+
+#[tokio::test]
 async fn errors_are_xml_and_head_errors_have_no_body() {
     let server = Server::start().await;
     let mut stream = server.connect().await;

@@ -69,6 +69,8 @@ impl Handler for TestHandler {
             ("GET", "short") => streamed(vec![Ok(Some("abc".into())), Ok(None)], 6),
             ("GET", "long") => streamed(vec![Ok(Some("abcdefghi".into())), Ok(None)], 6),
             ("GET", "damaged") => streamed(vec![Ok(Some("abc".into())), Err(StoreError::Damaged("test".into()))], 6),
+            ("GET", "unreadable") => streamed(vec![Err(StoreError::Damaged("test".into()))], 6),
+            ("GET", "unavailable") => streamed(vec![Err(StoreError::Unavailable("test".into()))], 6),
             ("GET", "late") => {
                 let mut r = S3Response::ok().operation("GetObject");
                 r.body = S3Body::from_read(Box::new(Late(Some("abcdef".into()))), 6);

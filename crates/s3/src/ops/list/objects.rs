@@ -6,14 +6,17 @@ use crate::error::S3Result;
 use crate::ops::Service;
 use crate::policy::Action;
 use crate::request::S3Request;
-use crate::response::S3Response;
+use crate::response::{IsoDate, S3Response};
 use crate::xml::XmlWriter;
-use object_controller::api::{BucketInfo, ListObjects, ObjectPage, ObjectStore};
+use object_controller::api::{BucketInfo, ListObjects, ObjectEntry, ObjectPage, ObjectStore};
 use std::sync::Arc;
 use types::limits::LIST_MAX_KEYS;
+use types::{ChecksumAlgorithm, ChecksumKind};
 
 /// Bytes an entry takes about, to make room once.
 const ENTRY_BYTES: usize = 400;
+
+type Kind = (ChecksumAlgorithm, ChecksumKind);
 
 struct Asked {
     bucket: Arc<BucketInfo>,
@@ -50,20 +53,40 @@ impl Asked {
     fn write_entries(&self, w: &mut XmlWriter, page: &ObjectPage) {
         w.display("IsTruncated", page.truncated);
         w.reserve(page.objects.len() * ENTRY_BYTES);
+        let mut checksum = (None, String::new());
         for entry in &page.objects {
-            w.open("Contents");
-            w.text("Key", &self.encoding.write(&entry.key));
-            w.time_ms("LastModified", entry.modified_ms);
-            w.etag("ETag", entry.etag);
-            paging::write_checksum_kind(w, entry.checksum.as_ref());
-            w.number("Size", entry.size);
-            if let Some((id, name)) = &self.owner {
-                paging::write_owner(w, "Owner", id, name);
-            }
-            w.text("StorageClass", entry.storage_class.as_deref().unwrap_or("STANDARD"));
-            w.close();
+            self.write_entry(w, entry, &mut checksum);
         }
         paging::write_prefixes(w, &page.prefixes, self.encoding);
+    }
+
+    /// One entry. In few pieces: there are a thousand of them in a page. `checksum` is what was written of the last one, for most
+    /// are of one kind.
+    fn write_entry(&self, w: &mut XmlWriter, entry: &ObjectEntry, checksum: &mut (Option<Kind>, String)) {
+        w.raw("<Contents><Key>");
+        w.escaped(&self.encoding.write(&entry.key));
+        w.raw("</Key><LastModified>");
+        w.harmless(IsoDate::of(entry.modified_ms).as_bytes());
+        w.raw("</LastModified><ETag>");
+        w.quoted(&entry.etag);
+        w.raw("</ETag>");
+        if checksum.0 != entry.checksum {
+            *checksum = (entry.checksum, entry.checksum.map_or_else(String::new, paging::checksum_kind));
+        }
+        w.markup(&checksum.1);
+        w.raw("<Size>");
+        w.harmless(itoa::Buffer::new().format(entry.size).as_bytes());
+        w.raw("</Size>");
+        if let Some((id, name)) = &self.owner {
+            paging::write_owner(w, "Owner", id, name);
+        }
+        match &entry.storage_class {
+            None => w.raw("<StorageClass>STANDARD</StorageClass></Contents>"),
+            Some(class) => {
+                w.text("StorageClass", class);
+                w.raw("</Contents>");
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::borrow::Cow;
-use types::Checksum;
+use types::{ChecksumAlgorithm, ChecksumKind};
 
 /// What `encoding-type=url` leaves as it is.
 const URL_SET: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'*').remove(b'/');
@@ -100,11 +100,16 @@ pub fn write_owner(w: &mut XmlWriter, element: &'static str, id: &str, name: &st
 }
 
 /// Algorithm and kind of a stored checksum.
-pub fn write_checksum_kind(w: &mut XmlWriter, checksum: Option<&Checksum>) {
-    if let Some(c) = checksum {
-        w.text("ChecksumAlgorithm", c.algorithm.name());
-        w.text("ChecksumType", crate::ops::headers::kind_name(c.kind));
+pub fn write_checksum_kind(w: &mut XmlWriter, checksum: Option<(ChecksumAlgorithm, ChecksumKind)>) {
+    if let Some(checksum) = checksum {
+        w.markup(&checksum_kind(checksum));
     }
+}
+
+/// The same as markup.
+pub fn checksum_kind((algorithm, kind): (ChecksumAlgorithm, ChecksumKind)) -> String {
+    let (algorithm, kind) = (algorithm.name(), crate::ops::headers::kind_name(kind));
+    format!("<ChecksumAlgorithm>{algorithm}</ChecksumAlgorithm><ChecksumType>{kind}</ChecksumType>")
 }
 
 /// `CommonPrefixes`.

@@ -60,8 +60,8 @@ fn write_version(w: &mut XmlWriter, entry: &VersionEntry, encoding: Encoding, ow
     w.display("IsLatest", entry.is_latest);
     w.time_ms("LastModified", entry.modified_ms);
     if let Some(object) = &entry.object {
-        w.etag("ETag", object.etag);
-        paging::write_checksum_kind(w, object.checksum.as_ref());
+        w.etag("ETag", &object.etag);
+        paging::write_checksum_kind(w, object.checksum);
         w.number("Size", object.size);
         w.text("StorageClass", object.storage_class.as_deref().unwrap_or("STANDARD"));
     }

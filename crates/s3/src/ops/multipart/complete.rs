@@ -38,10 +38,10 @@ pub async fn complete_upload<S: ObjectStore>(service: &Service<S>, mut request: 
     let made = service.store.complete_upload(complete).await?;
     let host = request.header("host").unwrap_or_default();
     let mut w = XmlWriter::document("CompleteMultipartUploadResult");
-    w.text("Location", &format!("http://{host}{}", request.resource));
+    w.text("Location", &format!("http://{host}{}", request.uri.path()));
     w.text("Bucket", bucket.name.as_str());
     w.text("Key", key.as_str());
-    w.etag("ETag", made.etag);
+    w.etag("ETag", &made.etag);
     write_checksum(&mut w, made.checksum.as_ref());
     let mut response = S3Response::xml(w.finish());
     headers::set_new_version(&mut response, made.version);

@@ -49,7 +49,7 @@ pub async fn list_parts<S: ObjectStore>(service: &Service<S>, request: &S3Reques
         w.nest("Part", |w| {
             w.display("PartNumber", part.number);
             w.time_ms("LastModified", part.modified_ms);
-            w.etag("ETag", part.etag);
+            w.etag("ETag", &part.etag);
             w.display("Size", part.size);
             if let Some(checksum) = &part.checksum {
                 w.text(checksum_element(checksum.algorithm), &checksum.text());

@@ -32,7 +32,7 @@ pub async fn upload_part_copy<S: ObjectStore>(service: &Service<S>, request: &S3
     let (part, source_version) = copied?;
     let mut w = XmlWriter::document("CopyPartResult");
     w.time_ms("LastModified", part.modified_ms);
-    w.etag("ETag", part.etag);
+    w.etag("ETag", &part.etag);
     if let Some(checksum) = &part.checksum {
         w.text(checksum_element(checksum.algorithm), &checksum.text());
     }

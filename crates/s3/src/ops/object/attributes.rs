@@ -7,7 +7,7 @@ use crate::limits::LIST_PARTS_MAX;
 use crate::ops::{Service, headers, key_of};
 use crate::policy::Action;
 use crate::request::S3Request;
-use crate::response::{S3Response, http_date};
+use crate::response::{HttpDate, S3Response};
 use crate::xml::XmlWriter;
 use http::header;
 use object_controller::api::{ObjectInfo, ObjectStore, ReadHandle};
@@ -53,7 +53,7 @@ pub async fn get_object_attributes<S: ObjectStore>(service: &Service<S>, request
 
 fn respond(w: XmlWriter, info: &ObjectInfo) -> S3Response {
     let mut response = S3Response::xml(w.finish());
-    response.set(header::LAST_MODIFIED, &http_date(info.modified_ms));
+    response.set(header::LAST_MODIFIED, HttpDate::of(info.modified_ms).as_str());
     headers::set_version(&mut response, info.version);
     response
 }

@@ -70,7 +70,7 @@ pub async fn copy_object<S: ObjectStore>(service: &Service<S>, request: &S3Reque
     };
     let mut w = XmlWriter::document("CopyObjectResult");
     w.time_ms("LastModified", made.put.modified_ms);
-    w.etag("ETag", made.put.etag);
+    w.etag("ETag", &made.put.etag);
     write_checksum(&mut w, made.put.checksum.as_ref());
     let mut response = S3Response::xml(w.finish());
     headers::set_new_version(&mut response, made.put.version);

@@ -69,7 +69,7 @@ fn answer(form: &PostForm, request: &S3Request, bucket: &BucketName, key: &Objec
                 w.text("Location", &location);
                 w.text("Bucket", bucket.as_str());
                 w.text("Key", key.as_str());
-                w.etag("ETag", made.etag);
+                w.etag("ETag", &made.etag);
                 let mut response = S3Response::xml(w.finish());
                 response.status = StatusCode::CREATED;
                 response.set(header::LOCATION, &location);
