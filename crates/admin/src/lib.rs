@@ -6,6 +6,7 @@
 
 mod api;
 mod auth;
+mod latency;
 pub mod metrics;
 pub mod operations;
 

@@ -2,21 +2,17 @@
 //!
 //! One family set is made at start; a request touches two counters and two histograms, found by operation in a small table.
 
+use crate::latency::Latency;
 use parking_lot::RwLock;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use s3::server::{Observation, Observer};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
-
-/// Upper bounds of latency buckets, in seconds: 100 µs to about 13 s, doubling.
-const LATENCY_BUCKETS: usize = 18;
-const LATENCY_FIRST_SECONDS: f64 = 0.000_1;
 
 /// Labels of a request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
@@ -30,7 +26,7 @@ struct OperationLabel {
     operation: &'static str,
 }
 
-type Histograms = Family<OperationLabel, Histogram>;
+type Latencies = Family<OperationLabel, Latency>;
 
 /// All metrics of a process.
 pub struct Metrics {
@@ -39,26 +35,17 @@ pub struct Metrics {
     aborted: Counter,
     bytes_in: Counter,
     bytes_out: Counter,
-    duration: Histograms,
-    first_byte: Histograms,
-    sync: Histogram,
+    duration: Latencies,
+    first_byte: Latencies,
+    sync: Latency,
     handles: RwLock<BTreeMap<(&'static str, u16), Handles>>,
 }
 
-/// What one (operation, status) touches, so that a request takes no family lock of its own.
-#[derive(Clone)]
+/// What one (operation, status) touches, so that a request takes no family lock of its own, and none alone.
 struct Handles {
     requests: Counter,
-    duration: Histogram,
-    first_byte: Histogram,
-}
-
-fn latency() -> Histogram {
-    Histogram::new(prometheus_client::metrics::histogram::exponential_buckets(
-        LATENCY_FIRST_SECONDS,
-        2.0,
-        LATENCY_BUCKETS as u16,
-    ))
+    duration: Latency,
+    first_byte: Latency,
 }
 
 impl Metrics {
@@ -73,11 +60,11 @@ impl Metrics {
         registry.register("received_bytes", "Body bytes received", bytes_in.clone());
         let bytes_out = Counter::default();
         registry.register("sent_bytes", "Body bytes sent", bytes_out.clone());
-        let duration: Histograms = Family::new_with_constructor(latency);
+        let duration = Latencies::default();
         registry.register("request_seconds", "From the request's head to the end of the answer", duration.clone());
-        let first_byte: Histograms = Family::new_with_constructor(latency);
+        let first_byte = Latencies::default();
         registry.register("first_byte_seconds", "From the request's head to the answer's head", first_byte.clone());
-        let sync = latency();
+        let sync = Latency::default();
         registry.register("fdatasync_seconds", "Duration of fdatasync on data and log files", sync.clone());
         let handles = RwLock::default();
         Arc::new(Metrics { registry, requests, aborted, bytes_in, bytes_out, duration, first_byte, sync, handles })
@@ -85,7 +72,7 @@ impl Metrics {
 
     /// One fdatasync took this long.
     pub fn observe_sync(&self, seconds: f64) {
-        self.sync.observe(seconds);
+        self.sync.observe_us((seconds * 1e6) as u64);
     }
 
     /// The text form, with gauges read now; those whose names end in `_total` are counters.
@@ -106,27 +93,31 @@ impl Metrics {
         text
     }
 
-    fn handles(&self, operation: &'static str, code: u16) -> Handles {
-        if let Some(found) = self.handles.read().get(&(operation, code)) {
-            return found.clone();
-        }
+    fn make_handles(&self, operation: &'static str, code: u16) {
         let label = OperationLabel { operation };
         let made = Handles {
             requests: self.requests.get_or_create(&RequestLabels { operation, code }).clone(),
             duration: self.duration.get_or_create(&label).clone(),
             first_byte: self.first_byte.get_or_create(&label).clone(),
         };
-        self.handles.write().insert((operation, code), made.clone());
-        made
+        self.handles.write().insert((operation, code), made);
     }
 }
 
 impl Observer for Metrics {
     fn observe(&self, o: &Observation) {
-        let handles = self.handles(o.operation, o.status);
-        handles.requests.inc();
-        handles.duration.observe(o.duration_us as f64 / 1e6);
-        handles.first_byte.observe(o.first_byte_us as f64 / 1e6);
+        let key = (o.operation, o.status);
+        let mut handles = self.handles.read();
+        if !handles.contains_key(&key) {
+            drop(handles);
+            self.make_handles(o.operation, o.status);
+            handles = self.handles.read();
+        }
+        if let Some(handles) = handles.get(&key) {
+            handles.requests.inc();
+            handles.duration.observe_us(o.duration_us);
+            handles.first_byte.observe_us(o.first_byte_us);
+        }
         self.bytes_in.inc_by(o.bytes_in);
         self.bytes_out.inc_by(o.bytes_out);
         if o.aborted {
@@ -156,6 +147,10 @@ mod tests {
         let text = metrics.text(&[("disk_free_bytes", "Free bytes", 12.0), ("hits_total", "Hits", 3.0)]);
         assert!(text.contains("ashlar_requests_total{operation=\"GetObject\",code=\"200\"} 2"), "{text}");
         assert!(text.contains("ashlar_sent_bytes_total 8192"), "{text}");
+        for (bound, count) in [("0.0002", 0), ("0.0004", 2), ("+Inf", 2)] {
+            let line = format!("ashlar_request_seconds_bucket{{le=\"{bound}\",operation=\"GetObject\"}} {count}\n");
+            assert!(text.contains(&line), "{text}");
+        }
         assert!(text.contains("gauge\nashlar_disk_free_bytes 12\n") && text.ends_with("# EOF\n"), "{text}");
         assert!(text.contains("# TYPE ashlar_hits counter\nashlar_hits_total 3\n"), "{text}");
     }
