@@ -160,7 +160,7 @@ class Server:
     def __init__(self, folder, *options, disks=1):
         self.folder, self.options = folder, options
         self.disks = [os.path.join(folder, f"disk{number}") for number in range(disks)]
-        self.process = None
+        self.process = self.balancer = None
 
     def start(self):
         words = [os.environ["ASHLAR"], "server", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--json", *self.options]
@@ -176,7 +176,16 @@ class Server:
             raise AssertionError(f"the server did not say that it is ready; see {WORK}/server.log") from None
         self.endpoint = "http://" + ready["endpoint"].removeprefix("http://")
         self.admin = "http://" + ready["admin"].removeprefix("http://")
+        if os.environ.get("BALANCED"):
+            self.stand_behind_balancer(log)
         return self
+
+    def stand_behind_balancer(self, log):
+        """Clients are given the address of a balancer in front of the server."""
+        node = ",".join(address.removeprefix("http://") for address in (self.endpoint, self.admin))
+        words = [os.environ["ASHLAR"], "balancer", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--json", "--node", node]
+        self.balancer = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+        self.endpoint = json.loads(self.balancer.stdout.readline())["endpoint"]
 
     @staticmethod
     def environment():
@@ -192,6 +201,9 @@ class Server:
             raise AssertionError(f"ashlar admin {' '.join(words)}: {result.stderr.decode(errors='replace')[-500:]}") from None
 
     def stop(self, how=signal.SIGTERM):
+        if self.balancer and self.balancer.poll() is None:
+            self.balancer.kill()
+            self.balancer.wait(timeout=60)
         if self.process and self.process.poll() is None:
             self.process.send_signal(how)
             self.process.wait(timeout=60)

@@ -61,6 +61,8 @@ pub async fn serve<S: ObjectStore>(
         .route("/v1/audit", post(audit))
         .route("/v1/scrub", post(scrub))
         .route("/v1/caches/flush", post(flush_caches))
+        .route("/v1/cluster", get(cluster))
+        .route("/v1/cluster/join-tokens", post(join_token))
         .route("/v1/users", get(list_users).post(create_user))
         .route("/v1/users/{name}", axum::routing::delete(delete_user))
         .with_state(config);
@@ -112,6 +114,35 @@ async fn flush_caches<S: ObjectStore>(State(config): State<AdminConfig<S>>, requ
     match config.operations.flush_caches().await {
         Ok(value) => axum::Json(value).into_response(),
         Err(message) => failure(StatusCode::INTERNAL_SERVER_ERROR, &message),
+    }
+}
+
+async fn cluster<S: ObjectStore>(State(config): State<AdminConfig<S>>, request: Request) -> Response {
+    match authenticated_body(&config, request).await {
+        Ok(_) => axum::Json(config.operations.cluster()).into_response(),
+        Err(refusal) => refusal,
+    }
+}
+
+/// The body of "make a join token".
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewToken {
+    valid_seconds: u64,
+}
+
+async fn join_token<S: ObjectStore>(State(config): State<AdminConfig<S>>, request: Request) -> Response {
+    let body = match authenticated_body(&config, request).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let wanted: NewToken = match serde_json::from_slice(&body) {
+        Ok(wanted) => wanted,
+        Err(e) => return failure(StatusCode::BAD_REQUEST, &format!("the body does not ask for a token: {e}")),
+    };
+    match config.operations.join_token(wanted.valid_seconds).await {
+        Ok(value) => axum::Json(value).into_response(),
+        Err(message) => failure(StatusCode::SERVICE_UNAVAILABLE, &message),
     }
 }
 

@@ -31,6 +31,10 @@ pub trait Operations: Send + Sync + 'static {
     fn scrub(&self, progress: mpsc::Sender<Progress>) -> Answer<'_>;
     /// Drops what is cached of metadata and data, for measurements.
     fn flush_caches(&self) -> Answer<'_>;
+    /// The nodes and disks of the cluster, and what is thought of them.
+    fn cluster(&self) -> Value;
+    /// A token that admits one node within so many seconds: `{"token": TEXT, "expires_in_seconds": N}`.
+    fn join_token(&self, valid_seconds: u64) -> Answer<'_>;
     /// Gauges, and counters (names in `_total`), that are read when metrics are asked for: name, help, value.
     fn gauges(&self) -> Vec<(&'static str, &'static str, f64)>;
 }

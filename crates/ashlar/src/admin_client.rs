@@ -1,6 +1,6 @@
 //! The client half of `ashlar admin`: signed requests to the admin port, progress on the way, answers for people or as JSON.
 
-use crate::cli::{AdminArgs, AdminCommand, UserCommand};
+use crate::cli::{AdminArgs, AdminCommand, ClusterCommand, UserCommand};
 use crate::credentials::{self, RootKeys};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -34,6 +34,17 @@ pub async fn run(args: AdminArgs, now_ms: u64) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         AdminCommand::User(command) => user(&client, command, args.json).await,
+        AdminCommand::Cluster(ClusterCommand::Status) => {
+            let status = client.ask(Method::GET, "/v1/cluster", None, args.json).await?;
+            print(&status, args.json, show_tree);
+            Ok(ExitCode::SUCCESS)
+        }
+        AdminCommand::Cluster(ClusterCommand::JoinToken { valid }) => {
+            let body = json!({ "valid_seconds": valid / 1000 });
+            let made = client.ask(Method::POST, "/v1/cluster/join-tokens", Some(body), args.json).await?;
+            print(&made, args.json, |made| format!("{}\n", made["token"].as_str().unwrap_or_default()));
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

@@ -35,10 +35,21 @@ pub struct Wanted<'a> {
     pub ring: Option<&'a Ring>,
 }
 
+/// A node's place in the world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// Its id there.
+    pub node: NodeId,
+}
+
 /// The node's folders before anything in them is opened.
 pub struct Folders {
-    /// Cluster: found, or minted now.
+    /// Cluster: found, minted now, or joined.
     pub cluster: ClusterId,
+    /// This node.
+    pub node: NodeId,
     /// No folder ever had an identity.
     pub newborn: bool,
     /// All of them.
@@ -75,7 +86,7 @@ pub fn open(wanted: &Wanted<'_>, env: &Env) -> Result<Folders, String> {
             None => absent.push(path.as_path()),
         }
     }
-    let Some(cluster) = cluster(&folders)? else { return born(wanted, folders, &absent, env) };
+    let Some(Place { cluster, node }) = place(&folders)? else { return born(wanted, folders, &absent, env) };
     if let Some(path) = absent.first() {
         return Err(format!(
             "data folder {0} is not there, and this store is not new. Is its disk mounted? For a new disk, make the folder \
@@ -87,7 +98,7 @@ pub fn open(wanted: &Wanted<'_>, env: &Env) -> Result<Folders, String> {
     refuse_old(&folders, &known)?;
     name_new(&mut folders, cluster, &known, wanted.add)?;
     let lost_now = judge_absent(&folders, &known, wanted)?;
-    Ok(Folders { cluster, newborn: false, folders, known, lost_now })
+    Ok(Folders { cluster, node, newborn: false, folders, known, lost_now })
 }
 
 /// A folder; `None` if the directory is not there and may not be made.
@@ -126,16 +137,25 @@ fn open_one(path: &Path, create: bool, ring: Option<&Ring>, env: &Env) -> Result
     Ok(Some(Folder { path: path.to_owned(), disk: Arc::new(disk), found, id, copy, copy_damaged }))
 }
 
-/// The cluster of the folders that have one.
-fn cluster(folders: &[Folder]) -> Result<Option<ClusterId>, String> {
-    let mut clusters = folders.iter().filter_map(|f| Some((f.found.as_ref()?.cluster, f.path.as_path())));
-    let Some((cluster, _)) = clusters.next() else { return Ok(None) };
-    match clusters.find(|(id, _)| *id != cluster) {
-        Some((other, path)) => Err(format!(
-            "{} belongs to cluster {other}, the other folders to {cluster}: name only folders of one cluster",
-            path.display()
+/// Cluster and node of the folders that have an identity.
+fn place(folders: &[Folder]) -> Result<Option<Place>, String> {
+    let of = |f: &Folder| f.found.map(|found| Place { cluster: found.cluster, node: found.node });
+    let mut places = folders.iter().filter_map(|f| Some((of(f)?, f.path.as_path())));
+    let Some((first, _)) = places.next() else { return Ok(None) };
+    match places.find(|(place, _)| *place != first) {
+        Some((other, path)) if other.cluster != first.cluster => Err(format!(
+            "{} belongs to cluster {}, the other folders to {}: name only folders of one cluster",
+            path.display(),
+            other.cluster,
+            first.cluster
         )),
-        None => Ok(Some(cluster)),
+        Some((other, path)) => Err(format!(
+            "{} belongs to node {}, the other folders to node {}: name only folders of one node",
+            path.display(),
+            other.node,
+            first.node
+        )),
+        None => Ok(Some(first)),
     }
 }
 
@@ -148,7 +168,14 @@ fn born(wanted: &Wanted<'_>, mut folders: Vec<Folder>, absent: &[&Path], env: &E
     // As they are on the command line, whichever had to be made.
     folders.sort_by_key(|folder| wanted.paths.iter().position(|path| *path == folder.path));
     let cluster = ClusterId(env.random.next_u64());
-    Ok(Folders { cluster, newborn: true, folders, known: DiskList::default(), lost_now: BTreeSet::new() })
+    Ok(Folders {
+        cluster,
+        node: FIRST_NODE,
+        newborn: true,
+        folders,
+        known: DiskList::default(),
+        lost_now: BTreeSet::new(),
+    })
 }
 
 fn too_few(wanted: &Wanted<'_>, lost: usize) -> Result<(), String> {
@@ -247,6 +274,37 @@ fn refuse_missing<'a>(missing: impl Iterator<Item = (DiskId, &'a str)>) -> Resul
 }
 
 impl Folders {
+    /// Whose they are, or will be.
+    pub fn place(&self) -> Place {
+        Place { cluster: self.cluster, node: self.node }
+    }
+
+    /// Their disks, in order.
+    pub fn disks(&self) -> Vec<Arc<dyn Disk>> {
+        self.folders.iter().map(|folder| folder.disk.clone() as Arc<dyn Disk>).collect()
+    }
+
+    /// Ids of the disks and the bytes of their file systems.
+    pub fn sizes(&self) -> Vec<(DiskId, u64)> {
+        let bytes = |f: &Folder| f.disk.space().map_or(0, |space| space.total_bytes);
+        self.folders.iter().map(|folder| (folder.id, bytes(folder))).collect()
+    }
+
+    /// New folders are for this node; others were somebody's before.
+    pub fn settle(&mut self, place: Place) -> Result<(), String> {
+        if self.place() == place {
+            return Ok(());
+        }
+        if !self.newborn {
+            return Err(format!(
+                "the data folders belong to node {} of cluster {}, and the file `node` in them is that of node {} of cluster {}",
+                self.node, self.cluster, place.node, place.cluster
+            ));
+        }
+        (self.cluster, self.node) = (place.cluster, place.node);
+        Ok(())
+    }
+
     fn keeps_metadata(folder: &Folder) -> bool {
         folder.disk.list("log").is_ok_and(|names| !names.is_empty())
     }
@@ -359,8 +417,8 @@ impl Folders {
     /// Begins this start on every disk; gives new ones their identity.
     pub fn identify(&self) -> Result<Vec<DiskIdentity>, String> {
         let identify = |f: &Folder| match &f.found {
-            Some(_) => DiskIdentity::start(&*f.disk, self.cluster, FIRST_NODE).map(|started| started.or(f.found)),
-            None => DiskIdentity::create(&*f.disk, self.cluster, FIRST_NODE, f.id).map(Some),
+            Some(_) => DiskIdentity::start(&*f.disk, self.cluster, self.node).map(|started| started.or(f.found)),
+            None => DiskIdentity::create(&*f.disk, self.cluster, self.node, f.id).map(Some),
         };
         self.folders
             .iter()

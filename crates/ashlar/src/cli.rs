@@ -1,5 +1,6 @@
 //! The command line as types. Knows no logic: each subcommand's story is in its own file.
 
+use ::balancer::NodeAddress;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,6 +24,10 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Load an S3 endpoint and report rates and latencies; every byte is verified.
     Bench(bench::cli::BenchArgs),
+    /// Stand in front of nodes: each request goes to the healthy one whose turn it is.
+    Balancer(BalancerArgs),
+    /// Run a whole cluster on this machine, each node a process of its own; for development and tests.
+    Dev(DevArgs),
 }
 
 #[derive(Args, Clone)]
@@ -36,6 +41,15 @@ pub struct ServerArgs {
     /// Address of health, metrics and the admin API; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:9001")]
     pub admin_listen: SocketAddr,
+    /// Join the cluster of this token (`ashlar admin cluster join-token`), with empty data folders. Later starts need it no more.
+    #[arg(long, value_name = "TOKEN", env = "ASHLAR_JOIN_TOKEN", hide_env_values = true)]
+    pub join: Option<String>,
+    /// Address for the messages of other nodes; port 0 takes a free one and keeps it.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    pub rpc_listen: SocketAddr,
+    /// The rack the node stands in: copies are put into different ones.
+    #[arg(long, value_name = "NAME")]
+    pub rack: Option<String>,
     /// Copies of data and metadata, on so many distinct data folders.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub rf: u8,
@@ -117,6 +131,21 @@ pub enum AdminCommand {
     /// Accounts, each with its own keys and buckets.
     #[command(subcommand)]
     User(UserCommand),
+    /// The nodes of the cluster.
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+}
+
+#[derive(Subcommand)]
+pub enum ClusterCommand {
+    /// Nodes and disks, and what is thought of them.
+    Status,
+    /// Make a token that admits one node: `ashlar server --join TOKEN` with empty data folders. It is shown once.
+    JoinToken {
+        /// How long it admits, such as 10m or 1h.
+        #[arg(long, default_value = "1h", value_parser = parse_duration_ms)]
+        valid: u64,
+    },
 }
 
 #[derive(Subcommand)]
@@ -171,6 +200,74 @@ pub enum InspectCommand {
         key: String,
         #[arg(long)]
         version_id: Option<String>,
+    },
+}
+
+#[derive(Args)]
+pub struct BalancerArgs {
+    /// Address for clients; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:9010")]
+    pub listen: SocketAddr,
+    /// Address of health and metrics of the balancer itself; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:9011")]
+    pub admin_listen: SocketAddr,
+    /// A node: its S3 endpoint, and its admin address, which is asked whether the node is ready. Repeatable.
+    #[arg(long = "node", value_name = "ENDPOINT[,ADMIN]", required = true)]
+    pub nodes: Vec<NodeAddress>,
+    /// Time between two checks of a node.
+    #[arg(long, default_value = "500ms", value_parser = parse_duration_ms)]
+    pub check_every: u64,
+    /// Speak TLS with clients: the certificate and those that sign it, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Print one line {endpoint, admin, pid} when ready, and logs as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct DevArgs {
+    #[command(flatten)]
+    pub cluster: DevClusterArgs,
+    #[command(subcommand)]
+    pub command: Option<DevCommand>,
+}
+
+#[derive(Args)]
+pub struct DevClusterArgs {
+    /// Nodes of a new cluster; left out, those that the folder has.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub nodes: Option<u16>,
+    /// Data folders of each node.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub disks: Option<u16>,
+    /// Load balancers in front of all nodes.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(0..=16))]
+    pub balancers: Option<u16>,
+    /// Folder of the whole cluster; ports and keys are kept in it, so that a second start brings the same cluster back.
+    #[arg(long, default_value = "./ashlar-dev")]
+    pub data_dir: PathBuf,
+    /// Print one line {access_key, secret_key, nodes, balancers} when all are ready.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum DevCommand {
+    /// Start one node of the cluster again, with its ports and folders, in the foreground.
+    StartNode {
+        /// n1, n2, ...
+        name: String,
+        /// Folder of the whole cluster.
+        #[arg(long, default_value = "./ashlar-dev")]
+        data_dir: PathBuf,
+        /// Print one line {endpoint, admin, pid} when ready, and logs as JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 

@@ -67,6 +67,11 @@ pub fn find_or_make(place: &Place<'_>, random: impl Fn(&mut [u8])) -> io::Result
     Ok((keys.clone(), false))
 }
 
+/// Keeps the keys of the cluster that this node joined.
+pub fn keep(place: &Place<'_>, keys: &RootKeys) -> io::Result<()> {
+    place.folders.iter().take(place.copies).try_for_each(|folder| store(folder, keys))
+}
+
 fn make(place: &Place<'_>, random: &impl Fn(&mut [u8])) -> io::Result<(RootKeys, bool)> {
     if !place.newborn {
         return Err(io::Error::new(

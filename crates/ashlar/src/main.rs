@@ -2,15 +2,19 @@
 
 mod admin_client;
 mod allocator;
+mod balancer;
 mod banner;
 mod birth;
 mod cli;
+mod cluster;
 mod credentials;
+mod dev;
 mod disks;
 mod inspect;
 mod memory;
 mod node;
 mod server;
+mod signals;
 mod sizes;
 
 use clap::Parser;
@@ -22,7 +26,12 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_logs(matches!(&cli.command, Command::Server(args) if args.json));
+    start_logs(match &cli.command {
+        Command::Server(args) => args.json,
+        Command::Balancer(args) => args.json,
+        Command::Dev(args) => args.cluster.json,
+        Command::Admin(_) | Command::Inspect(_) | Command::Bench(_) => false,
+    });
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     if let Command::Server(cli::ServerArgs { workers: Some(workers), .. }) = &cli.command {
         threads.worker_threads(usize::from(*workers));
@@ -38,6 +47,8 @@ fn main() -> ExitCode {
             runtime.block_on(admin_client::run(args, now_ms))
         }
         Command::Inspect(args) => inspect::run(args),
+        Command::Balancer(args) => runtime.block_on(balancer::run(args)).map(|()| ExitCode::SUCCESS),
+        Command::Dev(args) => runtime.block_on(dev::run(args)).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::cli::execute(&args).map(exit_code).map_err(Into::into),
     };
     match result {
@@ -59,8 +70,9 @@ fn fail(message: &str) -> ExitCode {
 
 /// Logs go to standard error; `ASHLAR_LOG` filters them as `RUST_LOG` does elsewhere.
 fn start_logs(json: bool) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("ASHLAR_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,lsm_tree=warn"));
+    let filter = tracing_subscriber::EnvFilter::try_from_env("ASHLAR_LOG").unwrap_or_else(|_| {
+        tracing_subscriber::EnvFilter::new("info,lsm_tree=warn,pingora_core=off,pingora_proxy=off")
+    });
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     if json {
         logs.json().init();

@@ -1,17 +1,23 @@
 //! A running node, as the admin port sees it.
 
+use crate::cluster::{Gate, MapWatch, Running};
 use admin::Operations;
 use admin::operations::{Answer, Progress};
+use cluster::operator::make_token;
 use curator::Curator;
 use env::Env;
 use metadata::node::Metadata;
+use metadata::shard::ROOT;
 use object_controller::Controller;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use types::{ClusterId, DiskId};
 
+/// A token that is not used within a week is forgotten by its operator, too.
+const TOKEN_SECONDS_MAX: u64 = 7 * 24 * 3600;
 /// How often the metadata is asked whether it failed.
 const FAILURE_CHECK: Duration = Duration::from_millis(200);
 
@@ -28,6 +34,10 @@ pub struct Node {
     curator: Curator,
     /// What its operator should change, as of the start.
     warnings: Vec<String>,
+    /// Among the others; taken at the end.
+    running: Mutex<Option<Running>>,
+    map: MapWatch,
+    gate: Gate,
 }
 
 impl Node {
@@ -40,9 +50,11 @@ impl Node {
         controller: Controller,
         curator: Curator,
         warnings: Vec<String>,
+        running: Running,
     ) -> Node {
-        let started = env.clock.monotonic();
-        Node { cluster, env, started, metadata, missing, controller: Arc::new(controller), curator, warnings }
+        let (started, map, gate) = (env.clock.monotonic(), running.map().clone(), running.gate());
+        let (controller, running) = (Arc::new(controller), Mutex::new(Some(running)));
+        Node { cluster, env, started, metadata, missing, controller, curator, warnings, running, map, gate }
     }
 
     /// Its controller.
@@ -74,6 +86,10 @@ impl Node {
     pub async fn close(&self) -> Result<(), crate::server::Failure> {
         self.curator.stop().await;
         self.controller.close().await;
+        let running = self.running.lock().take();
+        if let Some(running) = running {
+            running.end().await;
+        }
         if let Some(reason) = self.metadata.failure() {
             return Err(reason.into());
         }
@@ -81,7 +97,7 @@ impl Node {
         let (metadata, disks) = (self.metadata.clone(), self.controller.disks().clone());
         tokio::task::spawn_blocking(move || {
             metadata.close();
-            for disk in disks.iter() {
+            for disk in disks.local().iter() {
                 disk.close();
             }
         })
@@ -92,6 +108,21 @@ impl Node {
     /// How far the wall clock is behind the newest stamp in the metadata.
     fn clock_behind_seconds(&self) -> u64 {
         (self.metadata.now_ms().saturating_sub(self.env.clock.wall_ms())) / 1000
+    }
+
+    /// The nodes of the map.
+    fn nodes(&self) -> Vec<Value> {
+        let map = self.map.now();
+        let describe = |node: &types::cluster::Node| {
+            json!({
+                "node": node.id,
+                "state": format!("{:?}", node.state).to_lowercase(),
+                "rpc": node.start.addresses.rpc,
+                "s3": node.start.addresses.s3,
+                "admin": node.start.addresses.admin,
+            })
+        };
+        map.iter().flat_map(|map| map.trusted()).map(describe).collect()
     }
 
     fn disks(&self) -> Vec<Value> {
@@ -112,7 +143,7 @@ impl Node {
                 "damaged_reads": health.damaged_reads,
             })
         };
-        self.controller.disks().iter().map(describe).collect()
+        self.controller.disks().local().iter().map(describe).collect()
     }
 }
 
@@ -127,6 +158,9 @@ impl Operations for Node {
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "cluster": self.cluster.to_string(),
+            "node": self.metadata.node(),
+            "epoch": self.map.now().map(|map| map.epoch),
+            "nodes": self.nodes(),
             "rf": self.controller.rf(),
             "session": self.controller.session().1,
             "uptime_seconds": self.env.clock.monotonic().saturating_sub(self.started).as_secs(),
@@ -142,6 +176,7 @@ impl Operations for Node {
                 "log_syncs": log_syncs,
                 "flushes": stats.flushes,
                 "failure": stats.failure,
+                "root_leader": self.metadata.leader(ROOT),
             },
             "curator": self.curator.status(),
         })
@@ -170,9 +205,45 @@ impl Operations for Node {
             self.metadata.empty_cache().await?;
             let disks = self.controller.disks().clone();
             // Log and tables of the metadata lie on the same disks as the groups.
-            let dropped = tokio::task::spawn_blocking(move || disks.iter().try_for_each(|disk| disk.drop_cached()));
+            let dropped =
+                tokio::task::spawn_blocking(move || disks.local().iter().try_for_each(|disk| disk.drop_cached()));
             dropped.await.map_err(|e| e.to_string())?.map_err(|e| format!("the page cache: {e}"))?;
             Ok(json!({ "ok": true }))
+        })
+    }
+
+    fn cluster(&self) -> Value {
+        let map = self.map.now();
+        let disk = |disk: &types::cluster::Disk| {
+            json!({
+                "disk": disk.id.to_string(),
+                "node": disk.node,
+                "state": format!("{:?}", disk.state).to_lowercase(),
+                "total_bytes": disk.total_bytes,
+            })
+        };
+        let members = self.metadata.members(ROOT);
+        json!({
+            "cluster": self.cluster.to_string(),
+            "epoch": map.as_ref().map(|map| map.epoch),
+            "nodes": self.nodes(),
+            "disks": map.iter().flat_map(|map| map.disks.values()).map(disk).collect::<Vec<_>>(),
+            "root": {
+                "leader": self.metadata.leader(ROOT),
+                "voters": members.voters,
+                "learners": members.learners,
+            },
+        })
+    }
+
+    fn join_token(&self, valid_seconds: u64) -> Answer<'_> {
+        Box::pin(async move {
+            if !(1..=TOKEN_SECONDS_MAX).contains(&valid_seconds) {
+                return Err(format!("a token admits for one second to {TOKEN_SECONDS_MAX} seconds"));
+            }
+            let valid = Some(Duration::from_secs(valid_seconds));
+            let token = make_token(&self.gate, &self.env, valid).await.map_err(|e| e.to_string())?;
+            Ok(json!({ "token": token.to_text(), "expires_in_seconds": valid_seconds }))
         })
     }
 
@@ -181,7 +252,7 @@ impl Operations for Node {
         let mut free = 0;
         let mut total = 0;
         let mut health = extent_store::DiskHealth::default();
-        for disk in self.controller.disks().iter() {
+        for disk in self.controller.disks().local().iter() {
             let h = disk.health();
             health.syncs += h.syncs;
             health.data_reads += h.data_reads;

@@ -2,23 +2,26 @@
 //!
 //! Start: folders, root keys, metadata, identities, disks, controller, curator, listeners. End: the same backwards.
 
-use crate::birth::{self, FIRST_NODE};
+use crate::birth;
 use crate::cli::{Io, ServerArgs};
+use crate::cluster::{Fabric, Reach};
 use crate::credentials::{self, RootKeys};
 use crate::memory::Budget;
 use crate::node::Node;
 use admin::metrics::Metrics;
 use admin::{AdminConfig, Operations};
+use cluster::identity::file::{self, NodeFile};
 use env::Env;
 use env::buf::BufPool;
 use env::disk::Disk;
 use env::ring::Ring;
 use extent_store::{DiskStore, StoreConfig, StoreSet};
 use metadata::directory::Directory;
-use metadata::node::{FolderConfig, Metadata, MetadataConfig, StartError};
+use metadata::node::{Birth, FolderConfig, Metadata, MetadataConfig, Peers, StartError};
 use metadata::read::{ReadError, root};
 use object_controller::api::{Account, Credential};
-use object_controller::{Controller, ControllerConfig};
+use object_controller::nodes::Served;
+use object_controller::{Controller, ControllerConfig, Copies};
 use s3::auth::{AuthConfig, Authenticator};
 use s3::ops::Service;
 use s3::server::ServerConfig;
@@ -28,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use types::cluster::Map;
 use types::{ClusterId, DiskId};
 
 /// Anything that ends the server, as a sentence for its operator.
@@ -55,11 +59,22 @@ pub async fn run(args: ServerArgs) -> Result<(), Failure> {
     };
     let folders = birth::open(&wanted, &env)?;
     let place = credentials::Place { folders: &args.data_dirs, copies: args.rf.into(), newborn: folders.newborn };
-    let (keys, made) = credentials::find_or_make(&place, |bytes| env.random.fill(bytes))?;
-    let metrics = Metrics::new();
     let (listener, admin_listener) =
         (bind(args.listen, "--listen").await?, bind(args.admin_listen, "--admin-listen").await?);
-    let node = open_node(&args, env, folders, root_credential(&keys, &args), metrics.clone()).await?;
+    let reach = Reach {
+        rpc: args.rpc_listen,
+        s3: format!("http://{}", listener.local_addr()?),
+        admin: format!("http://{}", admin_listener.local_addr()?),
+        rack: args.rack.clone(),
+    };
+    let metrics = Metrics::new();
+    // Made before the store is born: a crash in between leaves keys without a store, never a store without keys.
+    let found = match &args.join {
+        Some(_) if folders.newborn => None,
+        _ => Some(credentials::find_or_make(&place, |bytes| env.random.fill(bytes))?),
+    };
+    let identity = Identity::of(&args, folders, &reach, &env).await?;
+    let (node, keys, made) = open_node(&args, env, identity, &reach, &place, found, metrics.clone()).await?;
     let authenticators = Authenticators::new(&args, &node);
     let service = Arc::new(Service::new(node.controller(), authenticators.s3.clone()));
     let endpoint = listener.local_addr()?;
@@ -134,10 +149,17 @@ fn root_credential(keys: &RootKeys, _args: &ServerArgs) -> Credential {
 async fn open_node(
     args: &ServerArgs,
     env: Env,
-    folders: birth::Folders,
-    root: Credential,
+    identity: Identity,
+    reach: &Reach,
+    place: &credentials::Place<'_>,
+    found: Option<(RootKeys, bool)>,
     metrics: Arc<Metrics>,
-) -> Result<Arc<Node>, Failure> {
+) -> Result<(Arc<Node>, RootKeys, bool), Failure> {
+    let Identity { folders, file, joined } = identity;
+    let fabric = Fabric::new(folders.place(), file, rpc_memory(args), &env)?;
+    let birth = if joined.is_some() { Birth::Joining } else { Birth::First };
+    joined.into_iter().for_each(|map| fabric.learn(map));
+    let peers = fabric.peers();
     let budget = Budget::of(args.memory, args.metadata_cache)?;
     let read_buffers = BufPool::new(budget.read_bytes);
     let directory = Arc::new(Directory::default());
@@ -150,28 +172,91 @@ async fn open_node(
         let (args, env, read_buffers) = (args.clone(), env.clone(), read_buffers.clone());
         let directory = directory.clone();
         tokio::task::spawn_blocking(move || {
-            open_disks(&args, &env, &folders, &budget, read_buffers, directory, metrics)
+            open_disks(&args, &env, &folders, &budget, read_buffers, directory, metrics, (peers, birth))
         })
         .await??
     };
     caught_up(&opened.metadata).await;
+    let mut running = fabric.run(&opened.metadata, reach).await?;
+    running.led(&opened.metadata).await;
+    let (keys, made) = match found {
+        Some(found) => found,
+        None => (running.root_keys().await, false),
+    };
+    if args.join.is_some() {
+        credentials::keep(place, &keys)?;
+    }
+    let root = root_credential(&keys, args);
+    let disks: Vec<_> = opened.disks.iter().map(described).collect();
+    let served = Served::new(opened.metadata.clone(), &env, Some(running.link()), root.clone());
+    running.serve(&served);
+    let copies = Copies::from(args.rf);
+    let replicas = running.share_disks(opened.disks, &opened.missing, &copies);
     let controller = Controller::open(ControllerConfig {
         env: env.clone(),
         metadata: opened.metadata.clone(),
         directory,
-        disks: opened.disks,
+        disks: replicas,
         cluster,
-        rf: args.rf,
+        rf: copies,
         write_buffers: BufPool::new(budget.write_bytes),
         read_buffers,
         inline_bytes: types::limits::INLINE_BYTES,
         group_bytes: args.group_size,
         preallocate_bytes: types::limits::GROUP_PREALLOCATE_BYTES,
         root,
+        nodes: Some(served),
     })
     .await?;
-    let curator = curator::Curator::start(controller.clone(), curator_config(args, &env));
-    Ok(Arc::new(Node::new(cluster, env, opened.metadata, opened.missing, controller, curator, warnings)))
+    running.go_on(&controller, &disks, reach).await?;
+    let curator = curator::Curator::start(controller.clone(), curator_config(args, &controller, &env));
+    let node = Node::new(cluster, env, opened.metadata, opened.missing, controller, curator, warnings, running);
+    Ok((Arc::new(node), keys, made))
+}
+
+/// For long messages of other nodes, in either direction: a sixteenth of all.
+fn rpc_memory(args: &ServerArgs) -> usize {
+    usize::try_from(args.memory / 16).unwrap_or(usize::MAX)
+}
+
+/// A disk's id, the bytes of its file system, and how often it was started.
+fn described(disk: &DiskStore) -> (DiskId, u64, u64) {
+    let bytes = disk.space().map_or(0, |space| space.total_bytes);
+    (disk.id(), bytes, disk.identity().incarnation)
+}
+
+/// Whose the data folders are.
+struct Identity {
+    folders: birth::Folders,
+    file: NodeFile,
+    /// The map that the cluster gave, if the node joined just now.
+    joined: Option<Map>,
+}
+
+impl Identity {
+    /// The node's key, made if it has none; its cluster and id: those it has, those that it is given by the cluster that it joins, or
+    /// those of the first node of a new one.
+    async fn of(args: &ServerArgs, mut folders: birth::Folders, reach: &Reach, env: &Env) -> Result<Identity, Failure> {
+        let disks = folders.disks();
+        let file = file::start(&disks, &*env.random)?;
+        let (file, joined) = match (file.member, &args.join) {
+            (None, Some(token)) if folders.newborn => {
+                let start = crate::cluster::start_of(&file, reach, reach.rpc);
+                let (file, _, map) =
+                    crate::cluster::join::join(token, &disks, &file, start, folders.sizes(), env).await?;
+                (file, Some(map))
+            }
+            (None, _) => {
+                let place = folders.place();
+                (file::become_member(&disks, &file, place.cluster, place.node)?, None)
+            }
+            // Born while it was cut off: again as that node.
+            (Some(_), _) => (file, None),
+        };
+        let Some((cluster, node)) = file.member else { return Err("the node has no place in a cluster".into()) };
+        folders.settle(birth::Place { cluster, node })?;
+        Ok(Identity { folders, file, joined })
+    }
 }
 
 /// A start after a crash may find so much to compact that nothing is taken. Waits, but not for ever: then the start says so.
@@ -186,8 +271,13 @@ async fn caught_up(metadata: &Metadata) {
     }
 }
 
-fn curator_config(args: &ServerArgs, env: &Env) -> curator::Config {
-    curator::Config { reclaim_delay: Duration::from_millis(args.reclaim_delay), ..curator::Config::new(env.clone()) }
+fn curator_config(args: &ServerArgs, controller: &Controller, env: &Env) -> curator::Config {
+    let caretaker = controller.clone();
+    curator::Config {
+        reclaim_delay: Duration::from_millis(args.reclaim_delay),
+        leads: Arc::new(move || caretaker.is_caretaker()),
+        ..curator::Config::new(env.clone())
+    }
 }
 
 struct Opened {
@@ -205,8 +295,9 @@ fn open_disks(
     read_buffers: BufPool,
     directory: Arc<Directory>,
     metrics: Arc<Metrics>,
+    others: (Arc<dyn Peers>, Birth),
 ) -> Result<Opened, Failure> {
-    let metadata = open_metadata(args, env, folders, budget, directory, metrics.clone())?;
+    let metadata = open_metadata(args, env, folders, budget, directory, metrics.clone(), others)?;
     let missing = folders.judge_named(&disks_of_groups(&metadata)?)?;
     for disk in &missing {
         tracing::error!(%disk, "a disk is lost: what is on it alone cannot be read, what has copies has one less");
@@ -226,11 +317,15 @@ fn open_disks(
     Ok(Opened { metadata, disks: StoreSet::new(stores)?, missing })
 }
 
-/// Disks on which extents are or were to be.
+/// Disks of this node on which extents are or were to be.
 fn disks_of_groups(metadata: &Metadata) -> Result<BTreeSet<DiskId>, ReadError> {
+    let (snapshot, node) = (metadata.snapshot(), metadata.node());
+    let map = root::map(&snapshot)?;
+    // Before the cluster has a map there is one node.
+    let of_others = |disk: &DiskId| map.as_ref().and_then(|m| m.disks.get(disk)).is_some_and(|d| d.node != node);
     let mut disks = BTreeSet::new();
-    for group in root::groups(&metadata.snapshot()) {
-        disks.extend(group?.1.replicas.iter().map(|replica| replica.disk));
+    for group in root::groups(&snapshot) {
+        disks.extend(group?.1.replicas.iter().map(|replica| replica.disk).filter(|disk| !of_others(disk)));
     }
     Ok(disks)
 }
@@ -242,11 +337,14 @@ fn open_metadata(
     budget: &Budget,
     directory: Arc<Directory>,
     metrics: Arc<Metrics>,
+    (peers, birth): (Arc<dyn Peers>, Birth),
 ) -> Result<Metadata, Failure> {
     let disks = folders.metadata_disks(args.rf)?;
     let metadata_folders = disks.into_iter().map(|disk| FolderConfig { disk, dir: String::new() }).collect();
-    let mut config = MetadataConfig::new(env.clone(), FIRST_NODE, metadata_folders);
+    let mut config = MetadataConfig::new(env.clone(), folders.node, metadata_folders);
     config.create = folders.newborn;
+    config.birth = birth;
+    config.peers = Some(peers);
     config.lost = folders.lost_metadata();
     config.cache_bytes = budget.block_cache_bytes;
     config.object_cache_bytes = budget.object_cache_bytes;

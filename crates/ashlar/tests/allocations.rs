@@ -85,15 +85,16 @@ async fn controller(env: &Env, folder: &Path) -> (Controller, Metadata) {
         env: env.clone(),
         metadata: metadata.clone(),
         directory,
-        disks: StoreSet::new(vec![store]).expect("one disk"),
+        disks: StoreSet::new(vec![store]).expect("one disk").into(),
         cluster: ClusterId(1),
-        rf: 1,
+        rf: (1).into(),
         write_buffers: BufPool::new(ControllerConfig::MIN_WRITE_BYTES),
         read_buffers,
         inline_bytes: types::limits::INLINE_BYTES,
         group_bytes: 16 << 20,
         preallocate_bytes: 1 << 20,
         root: Credential { access_key: ACCESS_KEY.into(), secret_key: SECRET_KEY.into(), account },
+        nodes: None,
     });
     (controller.await.expect("the controller opens"), metadata)
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use crate::chaos::{self, ChaosConfig, ClusterConfig, Fault};
 use crate::client::Target;
 use crate::client::signature::{Credentials, PayloadSigning};
 use crate::crash::{self, CrashConfig, ServerConfig};
@@ -55,6 +56,8 @@ enum Command {
     Floor(FloorArgs),
     /// kill -9 under verified load, round after round.
     Crash(CrashArgs),
+    /// Faults on a local cluster under verified load; the history of every key is checked.
+    Chaos(ChaosArgs),
     Ttfb(TtfbArgs),
     Tree(TreeArgs),
     Connections(ConnectionsArgs),
@@ -248,6 +251,37 @@ struct CrashArgs {
 }
 
 #[derive(Args, Debug)]
+struct ChaosArgs {
+    /// What is done, one after the other.
+    #[arg(long = "fault", value_enum, default_values_t = [Fault::KillNode])]
+    faults: Vec<Fault>,
+    /// Nodes of the cluster.
+    #[arg(long, default_value_t = 3)]
+    nodes: u32,
+    /// Balancers in front of them; 0: clients go to the nodes in turn.
+    #[arg(long, default_value_t = 0)]
+    balancers: u32,
+    /// How long each fault lasts.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Clients.
+    #[arg(long, default_value_t = 8)]
+    clients: u32,
+    /// Repeats a run's choices; from the clock if left out.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The binary to test; this one if left out.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// Folder for the data; must be empty. Kept.
+    #[arg(long)]
+    folder: PathBuf,
+    /// Further options of `ashlar dev`.
+    #[arg(last = true)]
+    dev_options: Vec<String>,
+}
+
+#[derive(Args, Debug)]
 struct HyperFloorArgs {
     /// Where to listen; port 0 takes a free one. The address is printed as one JSON line.
     #[arg(long, default_value = "127.0.0.1:0")]
@@ -277,6 +311,7 @@ pub fn execute(args: &BenchArgs) -> Result<bool, BenchError> {
             Ok(true)
         }
         Command::Crash(crash) => run_crash(&runtime, crash, json),
+        Command::Chaos(args) => run_chaos(&runtime, args, json),
         Command::Ttfb(args) => run_probe(&runtime, Probe::Ttfb(args), json),
         Command::Tree(args) => run_probe(&runtime, Probe::Tree(args), json),
         Command::Connections(args) => run_probe(&runtime, Probe::Connections(args), json),
@@ -368,6 +403,38 @@ fn run_crash(runtime: &tokio::runtime::Runtime, args: &CrashArgs, json: bool) ->
             } else {
                 println!("crash: 0 passed, 1 failed, 0 skipped");
             }
+            Ok(false)
+        }
+    }
+}
+
+fn run_chaos(runtime: &tokio::runtime::Runtime, args: &ChaosArgs, json: bool) -> Result<bool, BenchError> {
+    prepare_folder(&args.folder)?;
+    let seed = args.seed.unwrap_or_else(clock::wall_ms);
+    let config = ChaosConfig {
+        cluster: ClusterConfig {
+            binary: binary_or_this(args.binary.as_ref())?,
+            folder: args.folder.clone(),
+            nodes: args.nodes,
+            balancers: args.balancers,
+            options: args.dev_options.clone(),
+        },
+        faults: args.faults.clone(),
+        lasts: duration(args.seconds)?,
+        clients: args.clients.max(1),
+        seed,
+        verbose: !json,
+    };
+    match runtime.block_on(chaos::run(&config)) {
+        Ok(report) if json => print_json(&report).map(|()| true),
+        Ok(report) => {
+            print!("{report}");
+            Ok(true)
+        }
+        Err(error) => {
+            crash::note_failure(&args.folder, &format!("seed {seed}: {error}"));
+            eprintln!("{error}\nseed {seed}; data and logs are kept in {}", args.folder.display());
+            println!("chaos: 0 passed, 1 failed, 0 skipped");
             Ok(false)
         }
     }

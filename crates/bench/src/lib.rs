@@ -5,9 +5,10 @@
 //! Refuses to know: how the server is built; it speaks S3, reads `/proc` and runs the `ashlar` command, nothing else.
 //!
 //! Reading order: [`config`], [`load`] (the closed loop), [`client`] (one S3 connection), [`content`] (what bytes an
-//! object has), [`report`]; then [`table`], [`floor`] and [`hyper_floor`]; then [`crash`], and [`probe`]
+//! object has), [`report`]; then [`table`], [`floor`] and [`hyper_floor`]; then [`crash`] (one server), [`chaos`] (a cluster), and [`probe`]
 //! (one program for each promise about speed). The command line is in [`cli`].
 
+pub mod chaos;
 pub mod cli;
 pub mod client;
 mod clock;

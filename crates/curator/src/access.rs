@@ -1,39 +1,49 @@
 //! The node as the curator reaches it: reads away from the async threads, entries, disks.
 //!
-//! Promises: a read sees everything answered before it began; a refusal is an error. Refuses to know: what is done with it.
+//! Promises: a read sees everything that was answered before the last barrier, and on a node alone before it began; a refusal is an
+//! error. Refuses to know: what is done with it.
 
+use crate::config::Barrier;
 use crate::error::CuratorError;
 use env::Env;
-use extent_store::StoreSet;
 use metadata::command::{Command, Outcome, RootCommand, ShardCommand};
 use metadata::read::{ReadError, root};
 use metadata::rows::GroupRecord;
 use metadata::shard::{KeyRange, ROOT, Shard, ShardId};
 use metadata::tree::{Read, Snapshot};
 use object_controller::Controller;
+use replicas::Replicas;
 use std::sync::Arc;
 use std::time::Duration;
 use types::GroupId;
-use types::limits::DEADLINE_MS;
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Access {
     controller: Controller,
     env: Env,
+    barrier: Option<Arc<dyn Barrier>>,
 }
 
 impl Access {
-    pub(crate) fn new(controller: Controller, env: Env) -> Access {
-        Access { controller, env }
+    pub(crate) fn new(controller: Controller, env: Env, barrier: Option<Arc<dyn Barrier>>) -> Access {
+        Access { controller, env, barrier }
     }
 
     pub(crate) fn controller(&self) -> &Controller {
         &self.controller
     }
 
-    pub(crate) fn disks(&self) -> &StoreSet {
+    pub(crate) fn disks(&self) -> &Replicas {
         self.controller.disks()
+    }
+
+    /// What is read after this is no older than this call: whatever was committed before it, by any node, is applied here.
+    pub(crate) async fn barrier(&self) -> Result<(), CuratorError> {
+        match &self.barrier {
+            None => Ok(()),
+            Some(barrier) => barrier.pass().await.map_err(CuratorError::Behind),
+        }
     }
 
     /// Time since some fixed moment.
@@ -48,7 +58,7 @@ impl Access {
 
     /// Shards that hold keys.
     pub(crate) fn shards(&self) -> Vec<Shard> {
-        self.controller.metadata().shards().filter(|shard| shard.id != ROOT).cloned().collect()
+        self.controller.metadata().shards().filter(|shard| shard.id != ROOT).collect()
     }
 
     /// Their ranges.
@@ -56,9 +66,9 @@ impl Access {
         self.shards().into_iter().map(|shard| shard.range).collect()
     }
 
-    /// One position, for several reads.
-    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::new(self.controller.metadata().snapshot())
+    /// One position, for several reads. It follows what any node was answered before.
+    pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, CuratorError> {
+        Ok(self.controller.position().await?)
     }
 
     /// Reads at the newest position.
@@ -66,7 +76,7 @@ impl Access {
         &self,
         work: impl FnOnce(&dyn Read) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, CuratorError> {
-        self.read_at(self.snapshot(), work).await
+        self.read_at(self.snapshot().await?, work).await
     }
 
     /// Reads at a position.
@@ -94,11 +104,9 @@ impl Access {
     }
 
     async fn propose(&self, shard: ShardId, command: Command) -> Result<Outcome, CuratorError> {
-        let metadata = self.controller.metadata();
-        let deadline_ms = metadata.now_ms().saturating_add(DEADLINE_MS);
-        match metadata.propose(shard, metadata.next_attempt(), deadline_ms, command).await? {
-            Outcome::Refused(refusal) => Err(CuratorError::Refused(Box::new(refusal))),
-            outcome => Ok(outcome),
+        match self.controller.decide(shard, command).await.map_err(CuratorError::Propose)? {
+            Ok(outcome) => Ok(outcome),
+            Err(refusal) => Err(CuratorError::Refused(Box::new(refusal))),
         }
     }
 }

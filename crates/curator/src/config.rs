@@ -2,6 +2,9 @@
 
 use crate::limits;
 use env::Env;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Companions, and the knobs of a node.
@@ -20,6 +23,17 @@ pub struct Config {
     pub unexplained_floor_bytes: u64,
     /// How long a quarantined file is kept.
     pub quarantine: Duration,
+    /// Makes reads linearizable where this node is not the only one that commits; `None` on a node alone.
+    pub barrier: Option<Arc<dyn Barrier>>,
+    /// Whether this node is the one that looks after what all nodes share: groups of ended sessions, settling, reclaiming, the
+    /// space of dead frames, lost disks. Every step is a compare-and-set on a record, so two that believe so do no harm.
+    pub leads: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// A linearizable moment.
+pub trait Barrier: Send + Sync {
+    /// Done when everything that was committed in any shard before this call is applied on this node.
+    fn pass(&self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 }
 
 impl Config {
@@ -32,6 +46,8 @@ impl Config {
             scrub_every: Duration::from_secs(24 * 3600),
             unexplained_floor_bytes: limits::UNEXPLAINED_FLOOR_BYTES,
             quarantine: Duration::from_secs(7 * 24 * 3600),
+            barrier: None,
+            leads: Arc::new(|| true),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Why a round, a scrub or an audit ended early. All of it is tried again by the next one.
 
 use metadata::command::{Outcome, Refusal};
-use metadata::node::ProposeError;
 use metadata::read::ReadError;
 use object_controller::api::StoreError;
 
@@ -10,7 +9,7 @@ use object_controller::api::StoreError;
 pub enum CuratorError {
     /// The metadata took no entry.
     #[error("the metadata takes no entry: {0}")]
-    Propose(#[from] ProposeError),
+    Propose(StoreError),
     /// Apply refused.
     #[error("an entry was refused: {0:?}")]
     Refused(Box<Refusal>),
@@ -23,6 +22,12 @@ pub enum CuratorError {
     /// The process lacks descriptors or memory just now: what could not be read may be sound.
     #[error("short of file descriptors or memory: {0}")]
     Short(std::io::Error),
+    /// A node with a copy does not answer just now: what it has cannot be told.
+    #[error("a node does not answer: {0}")]
+    Away(std::io::Error),
+    /// This node may not know the newest entries: nothing may be concluded from what is absent.
+    #[error("this node may be behind: {0}")]
+    Behind(String),
     /// An answer that makes no sense.
     #[error("an entry was answered {0}")]
     Unexpected(String),

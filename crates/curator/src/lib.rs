@@ -21,7 +21,7 @@ mod rounds;
 pub mod scrub;
 
 pub use audit::report::{AuditReport, Difference, DifferenceKind};
-pub use config::Config;
+pub use config::{Barrier, Config};
 pub use curator::Curator;
 pub use error::CuratorError;
 pub use rounds::{RoundReport, Rounds, Status};

@@ -42,6 +42,8 @@ pub const UNEXPLAINED_PERCENT: u64 = 1;
 pub const STRANGERS_PERCENT: usize = 20;
 /// So many are always set aside.
 pub const STRANGERS_FLOOR: usize = 16;
+/// Between two comparisons of a node's files with the records, in a cluster.
+pub const COMPARE_EVERY: Duration = Duration::from_secs(3600);
 /// A start that finds files in quarantine keeps them at least so long, whatever the wall clock says of their age.
 pub const WATCHED_LEAST: Duration = Duration::from_secs(24 * 3600);
 /// Differences and hurt objects that a report names.

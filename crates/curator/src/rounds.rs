@@ -126,7 +126,8 @@ pub struct Rounds {
 struct State {
     /// Who had the turn did not come to an end: an entry of theirs may still be on its way.
     interrupted: bool,
-    files_compared: bool,
+    /// When the files of this node were last compared with the records.
+    compared: Option<Duration>,
     owners_settled: bool,
     reclaimer: Reclaimer,
     breaker: Breaker,
@@ -141,9 +142,13 @@ struct State {
     pass_began: Option<Duration>,
     forgot: Option<Duration>,
     watched: files::Watched,
-    /// Entries of the metadata when a round last found nothing to do.
-    quiet_at: Option<u64>,
+    /// What there was when a round last found nothing to do.
+    quiet_at: Option<Seen>,
 }
+
+/// Entries of the metadata, changes of the disks' map, and whether this node leads: without a change of these there is nothing new
+/// to do.
+type Seen = (u64, u64, bool);
 
 /// The first error of the steps of a round.
 #[derive(Default)]
@@ -172,7 +177,7 @@ impl Rounds {
     /// Nothing is done before the first round.
     pub fn new(controller: Controller, config: Config) -> Rounds {
         Rounds {
-            access: Access::new(controller, config.env.clone()),
+            access: Access::new(controller, config.env.clone(), config.barrier.clone()),
             config,
             turn: tokio::sync::Mutex::new(State::default()),
             status: Mutex::default(),
@@ -229,14 +234,25 @@ impl Rounds {
         first.into_result()?;
         let waits = state.reclaimer.is_waiting()
             || [&state.sealing, &state.settling, &state.punching].iter().any(|p| !p.is_empty());
-        let entries = self.access.controller().metadata().stats().entries;
-        state.quiet_at = (report.is_idle() && !waits).then_some(entries);
+        state.quiet_at = (report.is_idle() && !waits).then(|| self.seen());
         Ok(())
     }
 
     /// No entry since a round that had nothing to do: neither has this one.
     fn is_quiet(&self, state: &State) -> bool {
-        state.quiet_at == Some(self.access.controller().metadata().stats().entries)
+        state.quiet_at == Some(self.seen()) && !self.compare_is_due(state)
+    }
+
+    /// At the start. In a cluster now and then as well: an order to drop a file may have been lost on its way here.
+    fn compare_is_due(&self, state: &State) -> bool {
+        let again =
+            |at: Duration| self.access.disks().is_clustered() && self.access.now() >= at + limits::COMPARE_EVERY;
+        state.compared.is_none_or(again)
+    }
+
+    fn seen(&self) -> Seen {
+        let entries = self.access.controller().metadata().stats().entries;
+        (entries, self.access.disks().map_changes(), (self.config.leads)())
     }
 
     /// Each step by itself: a row that one of them cannot read must not keep the others from giving space back (rule R30).
@@ -247,13 +263,22 @@ impl Rounds {
         first: &mut FirstError,
     ) -> Result<(), CuratorError> {
         let (access, config) = (&self.access, &self.config);
-        first.note(seal::seal(access, &mut state.sealing, &mut state.repairs, report).await)?;
-        if !state.files_compared {
+        let leads = (self.config.leads)();
+        if leads {
+            first.note(seal::seal(access, &mut state.sealing, &mut state.repairs, report).await)?;
+        }
+        if self.compare_is_due(state) {
             let compared = files::compare(access, &mut state.repairs, report).await;
-            state.files_compared = compared.is_ok();
+            if compared.is_ok() {
+                state.compared = Some(access.now());
+            }
             first.note(compared)?;
         }
         self.check_stopping()?;
+        if !leads {
+            // The rest is about what all nodes share.
+            return Ok(());
+        }
         first.note(settle::settle(access, config, &mut state.breaker, &mut state.settling, report).await)?;
         self.check_stopping()?;
         if !state.owners_settled {

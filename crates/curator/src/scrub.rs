@@ -2,7 +2,8 @@
 //! names (rule R66): content, place, length, checksums. What is bad is repaired at once.
 //!
 //! Promises: bounded memory and pace; the turn is given back between groups, so nothing waits for a whole pass. A frame that died
-//! meanwhile is no damage: the record is read again. Refuses to know: how a repair is done.
+//! meanwhile is no damage: the record is read again. In a cluster each node scrubs its own disks. Refuses to know: how a repair is
+//! done.
 
 use crate::access::Access;
 use crate::contents::references::{self, Extent};
@@ -103,7 +104,8 @@ pub(crate) async fn verify(
         // Dropped meanwhile; if not, it is the audit that proves it.
         return Ok(verified);
     };
-    for replica in &record.replicas {
+    let clustered = access.disks().is_clustered();
+    for replica in record.replicas.iter().filter(|r| !clustered || access.disks().here(r.disk).is_some()) {
         for extent in extents.iter().filter(|extent| !extent.owed && should_hold(&record, replica, extent)) {
             verified.frames += 1;
             verified.bytes += extent.range().1;
@@ -128,7 +130,7 @@ fn should_hold(record: &GroupRecord, replica: &Replica, extent: &Extent) -> bool
 
 async fn is_bad(access: &Access, group: GroupId, replica: &Replica, extent: &Extent) -> Result<bool, CuratorError> {
     let address = FrameAddress { group, generation: replica.file_generation, offset: extent.offset };
-    let error = match access.disks().get(replica.disk) {
+    let error = match access.disks().here(replica.disk) {
         None => "the disk is not here".to_owned(),
         Some(disk) => match disk.verify_frame(address, extent.content, extent.index, extent.payload_bytes).await {
             Ok(_) => return Ok(false),

@@ -14,7 +14,9 @@ pub mod real_disk;
 pub mod ring;
 pub mod sim_disk;
 pub mod tasks;
+pub mod timers;
 mod trace;
+pub mod world;
 
 use std::sync::Arc;
 
@@ -27,6 +29,8 @@ pub struct Env {
     pub random: Arc<dyn random::Random>,
     /// Threads, or a seeded scheduler in place of them.
     pub tasks: tasks::Tasks,
+    /// Waiting for time to pass.
+    pub timers: timers::Timers,
 }
 
 impl Env {
@@ -36,6 +40,7 @@ impl Env {
             clock: Arc::new(clock::SystemClock),
             random: Arc::new(random::SystemRandom::default()),
             tasks: tasks::Tasks::threads(pool_threads),
+            timers: timers::Timers::Runtime,
         }
     }
 
@@ -44,8 +49,9 @@ impl Env {
         let clock = Arc::new(clock::SimClock::new(SIMULATED_START_MS));
         let random = Arc::new(random::SimRandom::new(seed));
         // Another stream than `random`'s: what the code draws must not choose the order it runs in.
-        let (tasks, scheduler) = tasks::Tasks::simulated(!seed);
-        let env = Env { clock: clock.clone(), random: random.clone(), tasks };
+        let (tasks, scheduler) = tasks::Tasks::simulated_by(!seed, clock.clone());
+        let timers = timers::Timers::Simulated(scheduler.clone(), tasks::DomainId::OUTSIDE);
+        let env = Env { clock: clock.clone(), random: random.clone(), tasks, timers };
         SimEnv { env, clock, random, scheduler }
     }
 }

@@ -6,6 +6,7 @@
 //! Promises: a full queue is an answer, not a wait; what was accepted is handled, in order, unless a handler panics,
 //! which closes that worker for good and is logged. Refuses to know: what the messages are.
 
+mod domains;
 mod pool;
 mod queue;
 mod scheduler;
@@ -15,9 +16,13 @@ use std::future::Future;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
+pub use domains::DomainId;
+pub(crate) use domains::Machine;
 pub use pool::Pool;
 pub use scheduler::{Event, Scheduler, SimHandle};
 pub use worker::{Gather, HandlerPanicked, SubmitError, Worker};
+
+use crate::clock::SimClock;
 
 /// How workers run. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -25,7 +30,8 @@ pub enum Tasks {
     /// One thread for each worker, a small pool for [`Tasks::run`].
     Threads(Arc<Pool>),
     /// Nothing runs by itself: the simulation's loop picks, by seed, which worker handles how many of its messages next.
-    Simulated(Arc<Scheduler>),
+    /// They belong to the domain.
+    Simulated(Arc<Scheduler>, DomainId),
 }
 
 impl Tasks {
@@ -36,8 +42,30 @@ impl Tasks {
 
     /// A seeded scheduler in place of threads; the caller drives it.
     pub fn simulated(seed: u64) -> (Tasks, Arc<Scheduler>) {
-        let scheduler = Arc::new(Scheduler::new(seed));
-        (Tasks::Simulated(scheduler.clone()), scheduler)
+        Tasks::simulated_by(seed, Arc::new(SimClock::new(0)))
+    }
+
+    /// The same, whose timers move `clock`.
+    pub(crate) fn simulated_by(seed: u64, clock: Arc<SimClock>) -> (Tasks, Arc<Scheduler>) {
+        let scheduler = Arc::new(Scheduler::new(seed, clock));
+        (Tasks::Simulated(scheduler.clone(), DomainId::OUTSIDE), scheduler)
+    }
+
+    /// Runs a future by itself, on the tokio runtime of the caller or as a client of the simulation. Nobody waits for its end:
+    /// whoever needs that takes a channel along. A panic ends it alone, except in a simulation, where it reaches the test.
+    pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        match self {
+            Tasks::Threads(_) => drop(tokio::spawn(future)),
+            Tasks::Simulated(scheduler, domain) => scheduler.spawn_background(*domain, future),
+        }
+    }
+
+    /// Whether anything given to it still runs: not in a node of a simulation that was killed.
+    pub fn is_alive(&self) -> bool {
+        match self {
+            Tasks::Threads(_) => true,
+            Tasks::Simulated(scheduler, domain) => scheduler.local_time(*domain).is_some(),
+        }
     }
 
     /// Runs `f`, which may block, away from the async threads, and gives its result.
@@ -53,7 +81,7 @@ impl Tasks {
         async move {
             let result = match &tasks {
                 Tasks::Threads(pool) => pool.run(f).await,
-                Tasks::Simulated(scheduler) => scheduler.run_job(f).await,
+                Tasks::Simulated(scheduler, domain) => scheduler.run_job(*domain, f).await,
             };
             result.unwrap_or_else(|panic| resume_unwind(panic))
         }

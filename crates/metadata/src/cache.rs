@@ -382,6 +382,18 @@ impl ObjectCache {
         closed
     }
 
+    /// Forgets everything and refuses fills everywhere, until the answer is opened: rows are exchanged without being named.
+    pub(crate) fn close_all(&self) -> Closed<'_> {
+        let mut closed = Closed { cache: self, parts: 0 };
+        for (index, part) in self.parts.iter().enumerate() {
+            closed.parts |= 1 << index;
+            let mut state = part.state.write();
+            state.generation += 1;
+            state.kept.clear();
+        }
+        closed
+    }
+
     /// Numbers.
     pub(crate) fn stats(&self) -> CacheStats {
         let mut stats = CacheStats::default();

@@ -244,7 +244,7 @@ fn no_reader_finds_an_older_object_than_anybody_has_seen_or_been_told_of() {
     let mut hits = 0;
     for seed in 0..SCHEDULES {
         let tree = MemTree::open(Arc::new(SimDisk::new(1, 1 << 20)), "tree").expect("a tree");
-        let shared = Arc::new(Shared::new(Arc::new(Staged(tree)), ObjectCache::new(1 << 20, seed)));
+        let shared = Arc::new(Shared::new(Arc::new(Staged(tree)), ObjectCache::new(1 << 20, seed), false));
         let scene = Scene { shared: shared.clone(), known: AtomicU64::new(0), begun: AtomicU64::new(0) };
         let writer = || {
             let mut applier = applier(&shared);

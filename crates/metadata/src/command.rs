@@ -6,6 +6,8 @@ use crate::rows::{ContentBytes, GroupRecord, Home, ManifestPart, Reference, Repl
 use serde::{Deserialize, Serialize};
 use types::account::Credential;
 use types::bucket::{BucketChange, BucketInfo};
+use types::cluster::ClusterRefusal;
+use types::cluster::command::{ClusterCommand, MapChange};
 use types::object::{DeleteConditions, ObjectMeta, PutConditions, Tag};
 use types::{
     AttemptId, BucketId, Checksum, ChecksumAlgorithm, ChecksumKind, ContentId, ETag, GroupId, ObjectKey, OwnerId,
@@ -340,6 +342,8 @@ pub enum RootCommand {
         /// Generation expected.
         generation: u32,
     },
+    /// A change of the cluster map.
+    Cluster(ClusterCommand),
 }
 
 /// What a put, complete or copy made.
@@ -397,6 +401,8 @@ pub enum Outcome {
     Group(Box<GroupRecord>),
     /// Not done; final for the attempt (kept), except `Moved` and `Refetch`, which decide nothing.
     Refused(Refusal),
+    /// The cluster map after the change.
+    Map(MapChange),
 }
 
 /// Why apply refused.
@@ -444,6 +450,8 @@ pub enum Refusal {
     ContentTaken,
     /// Contradicts the state.
     Invalid(String),
+    /// A change of the cluster map.
+    Cluster(ClusterRefusal),
 }
 
 /// The conditions that apply judges.

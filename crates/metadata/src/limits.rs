@@ -6,8 +6,49 @@ use std::time::Duration;
 pub const IN_FLIGHT_PROPOSALS: usize = 4096;
 /// Bytes of encoded entries accepted and not answered.
 pub const IN_FLIGHT_BYTES: usize = 32 << 20;
-/// Messages that are not proposals (flushes done, marks, closing) find room in the driver's queue even if those fill it.
-pub const DRIVER_QUEUE: usize = IN_FLIGHT_PROPOSALS + 64;
+/// Messages that are neither proposals nor from other nodes (flushes done, marks, closing) find room in the driver's queue even if
+/// those fill it.
+pub const DRIVER_QUEUE: usize = IN_FLIGHT_PROPOSALS + READS_IN_FLIGHT + RECEIVED_BATCHES + 64;
+/// Reads that wait for their proof.
+pub const READS_IN_FLIGHT: usize = 4096;
+/// Reads that wait for this node to have applied what they need.
+pub(crate) const APPLIED_WAITING: usize = 8192;
+/// Batches of other nodes that wait for the driver; more are dropped, as a network may.
+pub const RECEIVED_BATCHES: usize = 256;
+/// What the owner of a clustered node calls [`crate::node::Metadata::tick`] in.
+pub const TICK: Duration = Duration::from_millis(100);
+/// Ticks without a leader after which a node asks to lead: at least so many,
+pub const ELECTION_TICKS: usize = 10;
+/// and less than so many, drawn anew for each election.
+pub const ELECTION_TICKS_MAX: usize = 20;
+/// Messages with entries under way to a member and not answered.
+pub(crate) const IN_FLIGHT_MESSAGES: usize = 1024;
+/// Bytes of entries in one message, about, if a segment of the log has room for four of them.
+pub(crate) const MESSAGE_BYTES: u64 = 1 << 20;
+/// Bytes of entries that are kept in memory after they were handed to apply, for members that are a moment behind, a shard.
+pub(crate) const TAIL_BYTES: usize = 4 << 20;
+/// Bytes of entries that one round of the driver reads back from the log for members that are further behind; they ask again.
+pub(crate) const CATCH_UP_BYTES: u64 = 4 << 20;
+/// Rounds of reads under way at once; who comes meanwhile waits for the next and shares it.
+pub(crate) const READ_ROUNDS: usize = 4;
+/// Entries that a learner may lack and become a voter all the same.
+pub(crate) const CAUGHT_UP_ENTRIES: u64 = 1024;
+/// Batches of entries that may wait for apply before entries of other nodes are dropped, to be sent again.
+pub(crate) const APPLY_BEHIND: usize = 1024;
+/// Groups that messages for unknown shards may bring about.
+pub(crate) const GROUPS_MAX: usize = 4096;
+/// Snapshots that a leader keeps open at once.
+pub(crate) const SNAPSHOTS_SERVED: usize = 8;
+/// Ticks after which a snapshot of which nothing is fetched is given up,
+pub(crate) const SNAPSHOT_IDLE_TICKS: u32 = 50;
+/// and after which it is whatever happens: an hour. It holds old rows in the tree.
+pub(crate) const SNAPSHOT_TICKS: u32 = 36_000;
+/// Bytes of rows in a chunk of a snapshot, about.
+pub(crate) const CHUNK_BYTES: usize = 512 << 10;
+/// Chunks that may wait for apply before the next is fetched.
+pub(crate) const CHUNKS_WAITING: usize = 16;
+/// Ticks for which a chunk that could not be had is asked for again.
+pub(crate) const CHUNK_TRIES: u32 = 30;
 /// Proposals gathered into one append.
 pub const BATCH_PROPOSALS: usize = 1024;
 /// Bytes of entries gathered into one append, above which the rest waits for the next: 2 MiB are about 1 ms of device time.

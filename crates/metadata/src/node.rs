@@ -4,6 +4,8 @@
 //! after that sees it. An error but [`ProposeError::Failed`] means that it did not and will not happen through this call.
 //! Refuses to know: what commands mean; buckets, objects, HTTP.
 
+mod cluster;
+mod history;
 mod open;
 mod refill;
 mod space;
@@ -21,13 +23,16 @@ use crate::shard::driver::{Proposal, ToDriver};
 use crate::shard::flusher::{Flusher, Slots};
 use crate::shard::group::Waiting;
 use crate::shard::shared::Shared;
-use crate::shard::{AppendObserver, ROOT, Shard, ShardId, StateMachine, envelope};
+use crate::shard::{AppendObserver, ROOT, Shard, ShardId, Spans, StateMachine, envelope};
 use crate::tree::{Snapshot, TreeStats};
+use bytes::Bytes;
 use env::Env;
 use env::disk::Disk;
 use env::tasks::Worker;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
@@ -43,6 +48,27 @@ pub struct FolderConfig {
     pub dir: String,
 }
 
+/// A future on the heap.
+pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// The way to the other nodes' metadata.
+pub trait Peers: Send + Sync {
+    /// Takes a batch for that node's [`Metadata::receive`]; in order as far as nothing is lost. Must not block.
+    fn send(&self, to: NodeId, batch: Bytes);
+    /// The answer of that node's [`Metadata::serve`]. The future is polled by the thread of the log, outside of any runtime, and has
+    /// to end by itself: what it needs of one it has others do.
+    fn fetch(&self, from: NodeId, request: Bytes) -> Boxed<Result<Bytes, String>>;
+}
+
+/// What an empty store is made into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Birth {
+    /// The first node of a cluster: all shards, with this node as the only voter.
+    First,
+    /// A further node: nothing, until leaders add it to their groups.
+    Joining,
+}
+
 /// How a node keeps its metadata.
 #[derive(Clone)]
 pub struct MetadataConfig {
@@ -54,6 +80,10 @@ pub struct MetadataConfig {
     pub folders: Vec<FolderConfig>,
     /// Whether an empty store may be made: only at the birth of the node, for an empty folder may also be a lost disk.
     pub create: bool,
+    /// What it is made into then.
+    pub birth: Birth,
+    /// The other nodes. `None`: there are none and never will be in this run.
+    pub peers: Option<Arc<dyn Peers>>,
     /// Folders that the operator says are lost for good, with their disks: a start does not wait for so many.
     pub lost: usize,
     /// Bytes of a log segment.
@@ -82,6 +112,8 @@ impl MetadataConfig {
             node,
             folders,
             create: false,
+            birth: Birth::First,
+            peers: None,
             lost: 0,
             segment_bytes: 64 << 20,
             memtable_bytes: 64 << 20,
@@ -129,7 +161,13 @@ pub enum ProposeError {
     /// The metadata failed before or is closed. It did not happen.
     #[error("the metadata is read-only: {0}")]
     ReadOnly(String),
-    /// The log or the tree failed meanwhile: whether it happened or will happen is not known.
+    /// Another node leads the shard, or nobody does as far as is known. It did not happen.
+    #[error("another node leads the shard: {0:?}")]
+    NotLeader(Option<NodeId>),
+    /// Such a change of members is not made. It did not happen.
+    #[error("the members stay: {0}")]
+    Refused(String),
+    /// The log or the tree failed or the lead was lost meanwhile: whether it happened or will happen is not known.
     #[error("the metadata failed: {0}")]
     Failed(String),
 }
@@ -153,6 +191,8 @@ pub struct MetadataStats {
     pub flushes: u64,
     /// Compactions, all folders together.
     pub compactions: u64,
+    /// Rounds of messages that proved this node's lead to readers; one serves all that waited.
+    pub read_rounds: u64,
 }
 
 /// A handle. Cheap to clone. When the last one is dropped the workers end by themselves; [`Metadata::close`] waits for them.
@@ -164,7 +204,7 @@ pub struct Metadata {
 struct Inner {
     env: Env,
     node: NodeId,
-    shards: BTreeMap<ShardId, Shard>,
+    spans: Spans,
     shared: Arc<Shared>,
     driver: Worker<ToDriver>,
     apply: Worker<ToApply>,
@@ -205,7 +245,7 @@ impl Metadata {
         if let Some(reason) = inner.shared.failure() {
             return Err(ProposeError::ReadOnly(reason));
         }
-        if !inner.shards.contains_key(&shard) {
+        if !inner.shared.shards.load().contains_key(&shard) {
             return Err(ProposeError::NoSuchShard);
         }
         if inner.shared.behind() {
@@ -234,7 +274,7 @@ impl Metadata {
 
     /// A reader at the newest applied position.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::published(&self.inner.shared.tree())
+        self.inner.shared.snapshot()
     }
 
     /// The live current version of a key, `with_body` with its body row if it has one: as a new snapshot would find it, out of
@@ -256,12 +296,12 @@ impl Metadata {
     /// The shard that holds this key.
     pub fn shard_of(&self, home: &Home) -> ShardId {
         let holds = |shard: &&Shard| shard.id != ROOT && shard.range.contains(home.bucket, &home.key);
-        self.inner.shards.values().find(holds).map_or(ROOT, |shard| shard.id)
+        self.inner.shared.shards.load().values().find(holds).map_or(ROOT, |shard| shard.id)
     }
 
-    /// All shards by id; root is 0.
-    pub fn shards(&self) -> impl Iterator<Item = &Shard> {
-        self.inner.shards.values()
+    /// All shards of this node by id; root is 0. A node that joins has none at first.
+    pub fn shards(&self) -> impl Iterator<Item = Shard> {
+        self.inner.shared.shards.load_full().values().cloned().collect::<Vec<_>>().into_iter()
     }
 
     /// This node.
@@ -285,11 +325,16 @@ impl Metadata {
         let command = Command::Root(RootCommand::NewSession { node });
         match self.propose(ROOT, attempt, deadline_ms, command).await? {
             Outcome::Session(number) => {
-                *self.inner.session.lock() = Session { number, next: 1 };
+                self.adopt_session(number);
                 Ok(number)
             }
             other => Err(ProposeError::Failed(format!("a new session was answered {other:?}"))),
         }
+    }
+
+    /// Attempts are minted in this session from now on: a number that root allotted to this node.
+    pub fn adopt_session(&self, number: u32) {
+        *self.inner.session.lock() = Session { number, next: 1 };
     }
 
     /// Does what the last run left undone as far as it turns proposals away: flushes, so that the log becomes short.
@@ -381,6 +426,7 @@ impl Metadata {
             entries: count(&shared.counters.entries),
             flushes: count(&shared.counters.flushes),
             compactions: count(&shared.counters.compactions),
+            read_rounds: count(&shared.counters.read_rounds),
         }
     }
 

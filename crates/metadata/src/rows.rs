@@ -6,8 +6,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use types::object::{ObjectMeta, Tag};
 use types::{
-    AttemptId, BucketId, Checksum, ChecksumAlgorithm, ChecksumKind, ContentId, DiskId, ETag, GroupId, ObjectKey,
-    OwnerId, VersionId,
+    AttemptId, BucketId, Checksum, ChecksumAlgorithm, ChecksumKind, ClusterId, ContentId, DiskId, ETag, GroupId,
+    NodeId, ObjectKey, OwnerId, VersionId,
 };
 
 /// The key whose shard holds something: of a content, the key that wrote it, for ever.
@@ -350,4 +350,29 @@ pub struct GroupRecord {
     pub buckets: Vec<BucketId>,
     /// Dead frames, as sorted disjoint (offset, length); only grows.
     pub dead: Vec<(u64, u64)>,
+}
+
+/// The one row of the cluster map's head. Nodes and disks have rows of their own: `types::cluster`'s values as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClusterRow {
+    /// Which cluster.
+    pub cluster: ClusterId,
+    /// Raised by every change of the map.
+    pub epoch: u64,
+    /// What all nodes speak.
+    pub version: u32,
+    /// The newest node id; the next node gets the one after it.
+    pub last_node: NodeId,
+}
+
+/// A join token, without its secret. A spent one is kept until long after it expired, so that a node whose answer was lost is
+/// told its id again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TokenRow {
+    /// Of the secret.
+    pub secret_sha256: [u8; 32],
+    /// In entry time.
+    pub expires_ms: u64,
+    /// Whom it admitted.
+    pub used_by: Option<NodeId>,
 }

@@ -6,14 +6,19 @@ use metadata::format::value::{Counter, RowValue, ShardState};
 use metadata::format::version::VersionHead;
 use metadata::format::{family, key};
 use metadata::rows::{
-    BodyId, BodyRow, BucketRow, Condemned, CondemnedRow, ContentBytes, DataRef, Home, Location, ManifestPart,
-    ManifestRow, ObjectRow, OutboxRow, OwnerRow, PartRow, Reference, Run, UploadRow, VersionRow,
+    BodyId, BodyRow, BucketRow, ClusterRow, Condemned, CondemnedRow, ContentBytes, DataRef, Home, Location,
+    ManifestPart, ManifestRow, ObjectRow, OutboxRow, OwnerRow, PartRow, Reference, Run, TokenRow, UploadRow,
+    VersionRow,
 };
 use metadata::shard::ShardId;
 use proptest::prelude::*;
 use types::bucket::Versioning;
+use types::cluster::{Addresses, Disk, DiskState, KeyHash, Node, NodeStart, NodeState};
 use types::object::{ObjectMeta, Tag};
-use types::{AttemptId, BucketId, Checksum, ChecksumAlgorithm, ChecksumKind, DiskId, ETag, GroupId, ObjectKey};
+use types::{
+    AttemptId, BucketId, Checksum, ChecksumAlgorithm, ChecksumKind, ClusterId, DiskId, ETag, GroupId, ObjectKey,
+    TokenId,
+};
 
 const ID: AttemptId = AttemptId { node: 1, session: 2, sequence: 3 };
 const BUCKET: BucketId = BucketId(0x0102);
@@ -49,6 +54,10 @@ fn keys_of_rows_are_these_bytes() {
     assert_eq!(hex(&key::bucket(BUCKET)), "210000000000000102");
     assert_eq!(hex(&key::bucket_name("abc")), "22616263");
     assert_eq!(hex(&key::group(GroupId(1))), "270000000000000001");
+    assert_eq!(hex(&key::cluster()), "2800");
+    assert_eq!(hex(&key::node(5)), "2900000005");
+    assert_eq!(hex(&key::disk(DiskId(8))), "2a0000000000000008");
+    assert_eq!(hex(&key::token(TokenId(9))), "2b0000000000000009");
 }
 
 fn version() -> VersionRow {
@@ -136,6 +145,17 @@ fn values_of_rows_are_these_bytes() {
     pinned(&BucketRow { generation: 1, versioning: Versioning::Suspended, deleting: true }, "01010201");
     pinned(&ShardState { last_stamp_ms: 1, next_outbox: 2 }, "010102");
     pinned(&Counter(300), "01ac02");
+    pinned(&ClusterRow { cluster: ClusterId(9), epoch: 300, version: 1, last_node: 2 }, "0109ac020102");
+    let (key, secret) = ("cc".repeat(32), "dd".repeat(32));
+    let addresses = Addresses { rpc: "n:1".into(), s3: "s".into(), admin: String::new() };
+    let start = NodeStart { incarnation: 300, version: 1, addresses, rack: Some("r".into()) };
+    let node = Node { id: 2, key: KeyHash([0xCC; 32]), state: NodeState::Draining, start, joined_ms: 1 };
+    pinned(&node, &format!("0102{key}02ac0201036e3a3101730001017201"));
+    let disk =
+        Disk { id: DiskId(8), node: 2, state: DiskState::Lost, incarnation: 300, reported_by: 4, total_bytes: 1 << 14 };
+    pinned(&disk, "01080202ac0204808001");
+    let token = TokenRow { secret_sha256: [0xDD; 32], expires_ms: 300, used_by: Some(2) };
+    pinned(&token, &format!("01{secret}ac020102"));
 }
 
 /// Inline bytes have no length of their own, so a cut row is another body; the tree's checksums watch over that.

@@ -17,7 +17,8 @@ use tokio::sync::{Notify, oneshot};
 
 type Story = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The worker that polls, and how many stories it has. Cheap to clone.
+/// The worker that polls, and how many stories it has. Cheap to clone. Where a tokio runtime started it, its stories are polled
+/// within that runtime, for they wait for timers and for other nodes.
 #[derive(Clone)]
 pub(crate) struct Background {
     worker: Worker<Arc<Job>>,
@@ -44,7 +45,11 @@ struct Job {
 impl Background {
     /// Starts the worker.
     pub(crate) fn start(tasks: &Tasks) -> Background {
-        let poll_all = |jobs: Vec<Arc<Job>>| jobs.iter().for_each(Job::poll);
+        let runtime = tokio::runtime::Handle::try_current().ok();
+        let poll_all = move |jobs: Vec<Arc<Job>>| {
+            let _within = runtime.as_ref().map(|runtime| runtime.enter());
+            jobs.iter().for_each(Job::poll);
+        };
         let worker = Worker::spawn(tasks, "background", limits::BACKGROUND_QUEUE, 64, poll_all);
         Background { worker, live: Arc::default() }
     }

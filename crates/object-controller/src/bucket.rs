@@ -14,6 +14,7 @@ use metadata::read::root;
 use metadata::rows::BucketRow;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 use types::{BucketId, ObjectKey};
 
 /// What the shards of a bucket hold.
@@ -63,7 +64,9 @@ impl Controller {
         let controller = self.clone();
         let turn = async move {
             let _turn = controller.bucket_turn().await;
-            change.await
+            let changed = change.await?;
+            controller.nodes().spread().await?;
+            Ok(changed)
         };
         let ended = || StoreError::Unavailable("the store is closing".into());
         self.background().run(turn).await.unwrap_or_else(|| Err(ended()))
@@ -167,11 +170,19 @@ impl Controller {
 
     /// Completes what a crash or a failed proposal left half done: rows that are missing in some shard are raised; a deletion
     /// that had begun is taken back (its client was never told that it happened).
-    pub(crate) async fn complete_bucket_changes(&self) -> Result<(), StoreError> {
+    /// What is younger than `patience` another node may be about.
+    pub(crate) async fn complete_bucket_changes(&self, patience: Duration) -> Result<(), StoreError> {
         let _turn = self.bucket_turn().await;
         let snapshot = self.snapshots().of_root().await?;
-        let half_done: Vec<_> = root::raising(snapshot.read()).collect::<Result<_, _>>().map_err(read_failed)?;
-        for (bucket, _) in half_done {
+        let found: Vec<_> = root::raising(snapshot.read()).collect::<Result<_, _>>().map_err(read_failed)?;
+        let now = self.env().clock.monotonic();
+        let half_done: Vec<BucketId> = {
+            let mut since = self.half_done().lock();
+            since.retain(|change, _| found.contains(change));
+            let is_old = |change: &&(BucketId, u64)| now >= *since.entry(**change).or_insert(now) + patience;
+            found.iter().filter(is_old).map(|(bucket, _)| *bucket).collect()
+        };
+        for bucket in half_done {
             let info = self.next_generation(bucket).await?;
             self.raise(&info, false).await?;
             self.raised(&info).await?;

@@ -10,21 +10,27 @@ use crate::findings::Findings;
 use crate::groups::seal::{self, Contents};
 use crate::groups::{GroupConfig, Groups};
 use crate::limits;
+use crate::nodes::{Ended, Nodes, Served};
 use crate::pins::Pins;
 use crate::proposer::{Failed, Proposer};
 use crate::read::Extents;
 use crate::snapshots::Snapshots;
 use env::Env;
 use env::buf::BufPool;
-use extent_store::StoreSet;
-use metadata::command::ShardCommand;
+use metadata::command::{Command, Outcome, Refusal, RootCommand, ShardCommand};
 use metadata::directory::Directory;
 use metadata::node::Metadata;
 use metadata::rows::GroupRecord;
+use metadata::shard::{ROOT, ShardId};
+use metadata::tree::Snapshot;
 use parking_lot::Mutex;
+use replicas::Replicas;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use types::{ClusterId, GroupId, NodeId};
+use types::{AttemptId, BucketId, ClusterId, GroupId, NodeId};
 
 /// What a controller is made of.
 pub struct ControllerConfig {
@@ -34,12 +40,12 @@ pub struct ControllerConfig {
     pub metadata: Metadata,
     /// Buckets and accounts, kept by the metadata's state machine.
     pub directory: Arc<Directory>,
-    /// The node's disks.
-    pub disks: StoreSet,
+    /// The disks: the node's own, and those of others once they are known.
+    pub disks: Replicas,
     /// Goes into every frame.
     pub cluster: ClusterId,
-    /// Replicas of each extent, on distinct disks.
-    pub rf: u8,
+    /// Replicas of each extent, on distinct disks, and nodes once there are several.
+    pub rf: Copies,
     /// Budget of uploads' buffers; at least [`ControllerConfig::MIN_WRITE_BYTES`].
     pub write_buffers: BufPool,
     /// The very budget the disks read into.
@@ -52,6 +58,30 @@ pub struct ControllerConfig {
     pub preallocate_bytes: u64,
     /// The account that may do everything.
     pub root: Credential,
+    /// The other nodes of the cluster; `None`: there are none and never will be while this controller lives.
+    pub nodes: Option<Served>,
+}
+
+/// How many replicas a group is opened with; more when the cluster grows. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Copies(Arc<AtomicU8>);
+
+impl From<u8> for Copies {
+    fn from(count: u8) -> Copies {
+        Copies(Arc::new(AtomicU8::new(count)))
+    }
+}
+
+impl Copies {
+    /// Now.
+    pub fn get(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// From now on; groups that are open keep what they were opened with.
+    pub fn set(&self, count: u8) {
+        self.0.store(count, Ordering::Relaxed);
+    }
 }
 
 impl ControllerConfig {
@@ -68,6 +98,7 @@ pub struct Controller {
 
 struct Inner {
     config: ControllerConfig,
+    nodes: Nodes,
     proposer: Proposer,
     snapshots: Snapshots,
     groups: Arc<Groups>,
@@ -80,6 +111,8 @@ struct Inner {
     /// One change of buckets at a time.
     bucket_turns: Semaphore,
     unabandoned: Mutex<Vec<Unabandoned>>,
+    /// Changes of buckets that are half done, and since when.
+    half_done: Mutex<BTreeMap<(BucketId, u64), Duration>>,
 }
 
 impl Controller {
@@ -90,18 +123,19 @@ impl Controller {
             "buffers for uploads below {} bytes",
             ControllerConfig::MIN_WRITE_BYTES
         );
-        let proposer = Proposer::new(config.metadata.clone());
-        let writer = begin_session(&config.metadata, &proposer).await?;
-        let snapshots = Snapshots::new(config.metadata.clone());
-        let (pins, findings) = (Pins::new(config.env.clock.clone()), Findings::default());
+        let alone = || Served::new(config.metadata.clone(), &config.env, None, config.root.clone());
+        let Served { nodes, pins, .. } = config.nodes.clone().unwrap_or_else(alone);
+        let proposer = Proposer::new(config.metadata.clone(), nodes.clone());
+        let writer = begin_session(&config, &nodes, &proposer).await?;
+        let snapshots = Snapshots::new(config.metadata.clone(), nodes.clone());
+        let findings = Findings::default();
         let background = Background::start(&config.env.tasks);
         let group_config = GroupConfig {
             cluster: config.cluster,
-            rf: config.rf,
+            rf: config.rf.clone(),
             group_bytes: config.group_bytes,
             preallocate_bytes: config.preallocate_bytes.min(config.group_bytes),
             metadata_reserve_bytes: config.metadata.reserve_bytes(),
-            max_open: config.disks.len().max(1),
             writer,
         };
         let groups = Groups::new(
@@ -113,11 +147,13 @@ impl Controller {
             config.env.clone(),
         );
         let reads = config.read_buffers.clone();
-        let extents = Extents::new(config.disks.clone(), snapshots.clone(), findings.clone(), reads);
+        let extents =
+            Extents::new(config.disks.clone(), snapshots.clone(), findings.clone(), reads, config.env.clone());
         let root = Arc::new(config.root.clone());
         let physical_copies = Semaphore::new(limits::PHYSICAL_COPIES);
         let inner = Inner {
             config,
+            nodes,
             proposer,
             snapshots,
             groups,
@@ -129,9 +165,12 @@ impl Controller {
             physical_copies,
             bucket_turns: Semaphore::new(1),
             unabandoned: Mutex::default(),
+            half_done: Mutex::default(),
         };
         let controller = Controller { inner: Arc::new(inner) };
-        controller.complete_bucket_changes().await?;
+        if controller.nodes().is_alone() {
+            controller.complete_bucket_changes(Duration::ZERO).await?;
+        }
         Ok(controller)
     }
 
@@ -146,8 +185,12 @@ impl Controller {
 
     /// To be called every few seconds: abandons, seals and completes again what could not be when it was due.
     pub async fn tend(&self) {
+        self.inner.config.disks.tend().await;
         self.abandon_again().await;
-        if let Err(error) = self.complete_bucket_changes().await {
+        let patience = if self.nodes().is_alone() { Duration::ZERO } else { limits::BUCKET_CHANGE_MAX };
+        if self.is_caretaker()
+            && let Err(error) = self.complete_bucket_changes(patience).await
+        {
             tracing::warn!(%error, "changes of buckets are still half done");
         }
         self.inner.groups.seal_stuck().await;
@@ -160,7 +203,8 @@ impl Controller {
         generation: u32,
         contents: Contents,
     ) -> Result<GroupRecord, StoreError> {
-        seal::seal_group(&self.inner.proposer, &self.inner.config.disks, group, generation, contents).await
+        let (proposer, config) = (&self.inner.proposer, &self.inner.config);
+        seal::seal_group(proposer, (&config.disks, &config.env.timers), group, generation, contents).await
     }
 
     /// The node's metadata.
@@ -168,14 +212,53 @@ impl Controller {
         &self.inner.config.metadata
     }
 
-    /// The node's disks.
-    pub fn disks(&self) -> &StoreSet {
+    /// The disks, of this node and of others.
+    pub fn disks(&self) -> &Replicas {
         &self.inner.config.disks
     }
 
     /// What open reads hold on to.
     pub fn pins(&self) -> &Pins {
         &self.inner.pins
+    }
+
+    /// Whether this node looks after the cluster's groups and contents now: the one that leads root, as far as it knows. What it
+    /// does is decided by entries, so that a second one that does not know yet does no harm.
+    pub fn is_caretaker(&self) -> bool {
+        let metadata = self.metadata();
+        self.inner.nodes.is_alone() || metadata.leader(ROOT) == Some(metadata.node())
+    }
+
+    /// A position that sees everything answered before, in all shards. For the curator.
+    pub async fn position(&self) -> Result<Arc<Snapshot>, StoreError> {
+        Ok(self.inner.snapshots.of_all().await?.into_tree())
+    }
+
+    /// Proposes to a shard, wherever it is led, under a new attempt. *Committed* when it answers; a refusal is an answer. For the
+    /// curator.
+    pub async fn decide(&self, shard: ShardId, command: Command) -> Result<Result<Outcome, Refusal>, StoreError> {
+        match self.inner.proposer.propose(shard, self.inner.proposer.attempt(), command).await {
+            Ok(outcome) => Ok(Ok(outcome)),
+            Err(Failed::Refused(refusal)) => Ok(Err(refusal)),
+            Err(failed) => Err(failed.into()),
+        }
+    }
+
+    /// Ends the present epoch of pins on every node. For whoever reclaims.
+    pub async fn end_epoch(&self) -> Result<Ended, StoreError> {
+        self.inner.nodes.end_epoch(&self.inner.pins).await
+    }
+
+    /// Whether every read that began before, on any node, is over.
+    pub async fn is_released(&self, ended: &Ended) -> bool {
+        self.inner.nodes.is_released(&self.inner.pins, ended).await
+    }
+
+    /// Keeps buckets and accounts in memory as of now; to be called every half second or so while there are other nodes.
+    pub async fn keep_fresh(&self) {
+        if let Err(error) = self.inner.nodes.refresh().await {
+            tracing::debug!(%error, "buckets and accounts may be out of date");
+        }
     }
 
     /// Whether some disk is so full that space should come back soon: condemned contents are then reclaimed without delay.
@@ -205,7 +288,7 @@ impl Controller {
 
     /// Replicas of each extent.
     pub fn rf(&self) -> u8 {
-        self.inner.config.rf
+        self.inner.config.rf.get()
     }
 
     pub(crate) fn config(&self) -> &ControllerConfig {
@@ -214,6 +297,10 @@ impl Controller {
 
     pub(crate) fn env(&self) -> &Env {
         &self.inner.config.env
+    }
+
+    pub(crate) fn nodes(&self) -> &Nodes {
+        &self.inner.nodes
     }
 
     pub(crate) fn proposer(&self) -> &Proposer {
@@ -252,6 +339,10 @@ impl Controller {
         &self.inner.root
     }
 
+    pub(crate) fn half_done(&self) -> &Mutex<BTreeMap<(BucketId, u64), Duration>> {
+        &self.inner.half_done
+    }
+
     /// The right to change buckets.
     pub(crate) async fn bucket_turn(&self) -> Option<SemaphorePermit<'_>> {
         self.inner.bucket_turns.acquire().await.ok()
@@ -267,12 +358,34 @@ impl Controller {
 
 /// Ends the node's former sessions in root and fences them in every shard: what they had proposed and is not applied by now
 /// never will be (protocols.md 4).
-async fn begin_session(metadata: &Metadata, proposer: &Proposer) -> Result<(NodeId, u32), StoreError> {
-    let session = metadata.start_session().await.map_err(Failed::from)?;
-    let node = metadata.node();
+async fn begin_session(
+    config: &ControllerConfig,
+    nodes: &Nodes,
+    proposer: &Proposer,
+) -> Result<(NodeId, u32), StoreError> {
+    let (metadata, node) = (&config.metadata, config.metadata.node());
+    let session = if nodes.is_alone() {
+        metadata.start_session().await.map_err(Failed::from)?
+    } else {
+        nodes.until_answered(|| new_session(config, proposer)).await?
+    };
+    metadata.adopt_session(session);
     for shard in proposer.data_shards() {
-        let command = ShardCommand::Fence { node, lowest_session: session };
-        proposer.shard(shard, proposer.attempt(), command).await?;
+        let fence = || async move {
+            let command = ShardCommand::Fence { node, lowest_session: session };
+            proposer.shard(shard, proposer.attempt(), command).await.map(drop)
+        };
+        nodes.until_answered(fence).await?;
     }
     Ok((node, session))
+}
+
+async fn new_session(config: &ControllerConfig, proposer: &Proposer) -> Result<u32, Failed> {
+    let node = config.metadata.node();
+    // Not of any session: unique by chance of 2^-64.
+    let attempt = AttemptId { node, session: 0, sequence: config.env.random.next_u64() };
+    match proposer.propose(ROOT, attempt, Command::Root(RootCommand::NewSession { node })).await? {
+        Outcome::Session(number) => Ok(number),
+        other => Err(Failed::Unknown(format!("a new session was answered {other:?}"))),
+    }
 }

@@ -65,10 +65,12 @@ impl Controller {
         want_body: bool,
     ) -> Result<Box<dyn ReadHandle>, StoreError> {
         if version.is_none() {
+            // Where there are other nodes, first to where this one knows what they answered, and the pin before that.
+            let pin = if self.nodes().is_alone() { None } else { Some(self.pin_and_pass(bucket, key).await?) };
             if let Some(object) = self.metadata().current_in_memory(bucket.id, key, want_body) {
                 return self.handle_of(bucket, &object, want_body);
             }
-            if let Some(handle) = self.current_handle(bucket, key, want_body)? {
+            if let Some(handle) = self.current_handle(bucket, key, want_body, pin)? {
                 return Ok(handle);
             }
         }
@@ -77,14 +79,22 @@ impl Controller {
         Ok(Box::new(Handle { found, layout }))
     }
 
+    async fn pin_and_pass(&self, bucket: &BucketInfo, key: &ObjectKey) -> Result<EpochPin, StoreError> {
+        let pin = self.pins().pin();
+        let shard = self.proposer().shard_of(&Home { bucket: bucket.id, key: key.clone() });
+        self.nodes().barrier(shard).await?;
+        Ok(pin)
+    }
+
     /// Of the live current version, as far as one row says where its bytes are; `None`: look further.
     fn current_handle(
         &self,
         bucket: &BucketInfo,
         key: &ObjectKey,
         want_body: bool,
+        pin: Option<EpochPin>,
     ) -> Result<Option<Box<dyn ReadHandle>>, StoreError> {
-        let pin = self.pins().pin();
+        let pin = pin.unwrap_or_else(|| self.pins().pin());
         let Some(object) = self.metadata().current(bucket.id, key, want_body).map_err(read_failed)? else {
             return Ok(None);
         };

@@ -20,6 +20,7 @@ mod ledger;
 mod limits;
 mod list;
 mod multipart;
+pub mod nodes;
 mod part_copy;
 pub mod pins;
 mod proposer;
@@ -33,5 +34,5 @@ mod store;
 mod upload;
 mod user;
 
-pub use controller::{Controller, ControllerConfig};
+pub use controller::{Controller, ControllerConfig, Copies};
 pub use groups::seal::Contents;

@@ -6,6 +6,7 @@
 use crate::api::{BucketInfo, StoreError};
 use crate::controller::Controller;
 use crate::limits;
+use crate::nodes::Nodes;
 use crate::refusal;
 use metadata::command::{Command, KeyCommand, KeyOp, Outcome, Refusal, RootCommand, ShardCommand};
 use metadata::node::{Metadata, ProposeError};
@@ -18,6 +19,7 @@ use types::{AttemptId, BucketId, ObjectKey};
 #[derive(Clone)]
 pub(crate) struct Proposer {
     metadata: Metadata,
+    nodes: Nodes,
 }
 
 /// Why a proposal has no outcome to go on with.
@@ -47,17 +49,19 @@ impl From<ProposeError> for Failed {
             ProposeError::Busy => Failed::NotProposed(StoreError::Busy("metadata")),
             ProposeError::NoSpace => Failed::NotProposed(StoreError::NoSpace),
             ProposeError::TooLarge => Failed::NotProposed(StoreError::TooLarge),
-            ProposeError::TooLate | ProposeError::NoSuchShard | ProposeError::ReadOnly(_) => {
-                Failed::NotProposed(StoreError::Unavailable(error.to_string()))
-            }
+            ProposeError::TooLate
+            | ProposeError::NoSuchShard
+            | ProposeError::ReadOnly(_)
+            | ProposeError::NotLeader(_)
+            | ProposeError::Refused(_) => Failed::NotProposed(StoreError::Unavailable(error.to_string())),
             ProposeError::Failed(why) => Failed::Unknown(why),
         }
     }
 }
 
 impl Proposer {
-    pub(crate) fn new(metadata: Metadata) -> Proposer {
-        Proposer { metadata }
+    pub(crate) fn new(metadata: Metadata, nodes: Nodes) -> Proposer {
+        Proposer { metadata, nodes }
     }
 
     /// A new attempt id of this session.
@@ -105,9 +109,15 @@ impl Proposer {
         self.metadata.shards().map(|shard| shard.id).filter(|id| *id != ROOT).collect()
     }
 
-    async fn propose(&self, shard: ShardId, attempt: AttemptId, command: Command) -> Result<Outcome, Failed> {
+    /// Under this attempt.
+    pub(crate) async fn propose(
+        &self,
+        shard: ShardId,
+        attempt: AttemptId,
+        command: Command,
+    ) -> Result<Outcome, Failed> {
         let deadline_ms = self.metadata.now_ms().saturating_add(DEADLINE_MS);
-        match self.metadata.propose(shard, attempt, deadline_ms, command).await? {
+        match self.nodes.propose(shard, attempt, deadline_ms, command).await? {
             Outcome::Refused(refusal) => Err(Failed::Refused(refusal)),
             outcome => Ok(outcome),
         }

@@ -28,6 +28,7 @@ pub(crate) fn store_error(refusal: Refusal) -> StoreError {
         Refusal::Stale(_) => StoreError::Unavailable("the record was changed by another".into()),
         Refusal::ContentTaken => StoreError::Internal("the content's id was used before".into()),
         Refusal::Invalid(what) => StoreError::InvalidState(what),
+        Refusal::Cluster(refusal) => StoreError::InvalidState(refusal.to_string()),
     }
 }
 

@@ -3,9 +3,11 @@
 //! Promises: a snapshot does not change while it lives. Refuses to know: what is read.
 
 use crate::api::StoreError;
+use crate::nodes::Nodes;
 use metadata::node::Metadata;
 use metadata::read::{ReadError, root};
 use metadata::rows::{GroupRecord, Home};
+use metadata::shard::{ROOT, ShardId};
 use metadata::tree::{Read, Snapshot as TreeSnapshot};
 use std::sync::Arc;
 use types::{BucketId, GroupId};
@@ -14,6 +16,7 @@ use types::{BucketId, GroupId};
 #[derive(Clone)]
 pub(crate) struct Snapshots {
     metadata: Metadata,
+    nodes: Nodes,
 }
 
 /// One position. Cheap to clone.
@@ -27,26 +30,50 @@ impl Snapshot {
     pub(crate) fn read(&self) -> &dyn Read {
         &*self.tree
     }
+
+    /// For readers of their own.
+    pub(crate) fn into_tree(self) -> Arc<TreeSnapshot> {
+        self.tree
+    }
 }
 
 impl Snapshots {
-    pub(crate) fn new(metadata: Metadata) -> Snapshots {
-        Snapshots { metadata }
+    pub(crate) fn new(metadata: Metadata, nodes: Nodes) -> Snapshots {
+        Snapshots { metadata, nodes }
     }
 
     /// For everything about one key.
-    pub(crate) async fn of(&self, _home: &Home) -> Result<Snapshot, StoreError> {
-        self.newest().await
+    pub(crate) async fn of(&self, home: &Home) -> Result<Snapshot, StoreError> {
+        if self.nodes.is_alone() {
+            return Ok(self.now());
+        }
+        self.after(self.metadata.shard_of(home)).await
     }
 
-    /// For the keys of a bucket.
+    /// For the keys of a bucket, whose shards may be several.
     pub(crate) async fn of_bucket(&self, _bucket: BucketId) -> Result<Snapshot, StoreError> {
-        self.newest().await
+        self.of_keys().await
+    }
+
+    /// For all keys of all buckets.
+    pub(crate) async fn of_keys(&self) -> Result<Snapshot, StoreError> {
+        if !self.nodes.is_alone() {
+            for shard in self.metadata.shards().map(|shard| shard.id).filter(|id| *id != ROOT) {
+                self.nodes.barrier(shard).await?;
+            }
+        }
+        Ok(self.now())
+    }
+
+    /// For everything.
+    pub(crate) async fn of_all(&self) -> Result<Snapshot, StoreError> {
+        self.nodes.barrier(ROOT).await?;
+        self.of_keys().await
     }
 
     /// For root's rows.
     pub(crate) async fn of_root(&self) -> Result<Snapshot, StoreError> {
-        self.newest().await
+        self.after(ROOT).await
     }
 
     /// The record of a group as it is now.
@@ -54,8 +81,8 @@ impl Snapshots {
         root::group(self.of_root().await?.read(), group).map_err(read_failed)
     }
 
-    /// One node holds all shards in one tree.
-    async fn newest(&self) -> Result<Snapshot, StoreError> {
+    async fn after(&self, shard: ShardId) -> Result<Snapshot, StoreError> {
+        self.nodes.barrier(shard).await?;
         Ok(self.now())
     }
 

@@ -11,6 +11,14 @@ use std::sync::Arc;
 use types::{BucketName, ObjectKey, VersionId};
 
 impl ObjectStore for Controller {
+    fn is_fresh(&self) -> bool {
+        self.nodes().is_fresh()
+    }
+
+    async fn refresh(&self) -> Result<(), StoreError> {
+        self.nodes().refresh().await
+    }
+
     fn credential(&self, access_key: &str) -> Option<Arc<Credential>> {
         self.find_credential(access_key)
     }

@@ -43,12 +43,14 @@ impl Controller {
         };
         let credential = Credential { access_key, secret_key, account };
         self.proposer().root(RootCommand::CreateUser(credential.clone())).await?;
+        self.nodes().spread().await?;
         Ok(Arc::new(credential))
     }
 
     /// Removes an account that owns no bucket.
     pub(crate) async fn remove_user(&self, name: &str) -> Result<(), StoreError> {
         self.proposer().root(RootCommand::DeleteUser(name.to_owned())).await?;
+        self.nodes().spread().await?;
         Ok(())
     }
 }

@@ -54,15 +54,16 @@ async fn start(folders: &[&Path], born: bool) -> Node {
         env,
         metadata: metadata.clone(),
         directory,
-        disks: stores.clone(),
+        disks: stores.clone().into(),
         cluster: CLUSTER,
-        rf: folders.len() as u8,
+        rf: (folders.len() as u8).into(),
         write_buffers: write_buffers.clone(),
         read_buffers,
         inline_bytes: types::limits::INLINE_BYTES,
         group_bytes: 16 << 20,
         preallocate_bytes: 1 << 20,
         root: root(),
+        nodes: None,
     };
     let controller = Controller::open(config).await.expect("the controller opens");
     Node { controller, metadata, stores, write_buffers }

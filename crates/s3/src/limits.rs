@@ -6,8 +6,6 @@ use std::time::Duration;
 
 /// Time to send a whole request head. A head is a few KiB; a client that needs longer holds a connection for nothing.
 pub const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(15);
-/// Bytes of a request head: a presigned URL (2 KiB), 2 KiB of user metadata, cookies of proxies; AWS allows 8 KiB.
-pub const HEAD_MAX_BYTES: usize = 32 << 10;
 /// Headers of a request: what hyper parses without allocating. AWS-SDK requests carry about 20.
 pub const HEADERS_MAX: usize = 100;
 /// Clock difference allowed between client and server, as AWS.
@@ -62,8 +60,6 @@ pub const FORM_PART_HEAD_MAX_BYTES: usize = 4 << 10;
 pub const POLICY_CONDITIONS_MAX: usize = 100;
 /// Bytes that hyper reads at once at most: also the largest piece of a body, which stays in the cache from one digest to the next.
 pub const READ_BUFFER_MAX_BYTES: usize = 256 << 10;
-/// Empty lines before a request line (RFC 9112 2.2 lets a server skip some).
-pub const EMPTY_LINES_MAX: u32 = 4;
 /// Parsed bucket policies remembered: about 1 KiB each, so 1 MiB.
 pub const POLICIES_REMEMBERED_MAX: usize = 1000;
 /// Bytes of a bucket policy, as AWS.

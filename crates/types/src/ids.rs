@@ -47,6 +47,10 @@ id_u64!(
     /// One disk (data directory), minted at its birth.
     DiskId
 );
+id_u64!(
+    /// A join token: the public half; its secret is in the token's text only.
+    TokenId
+);
 
 /// A node of the cluster; the first is 1.
 pub type NodeId = u32;

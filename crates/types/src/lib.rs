@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod bucket;
+pub mod cluster;
 pub mod digest;
 pub mod ids;
 pub mod limits;
@@ -12,5 +13,5 @@ pub mod names;
 pub mod object;
 
 pub use digest::{Checksum, ChecksumAlgorithm, ChecksumKind, ETag};
-pub use ids::{AttemptId, BucketId, ClusterId, ContentId, DiskId, GroupId, NodeId, OwnerId, VersionId};
+pub use ids::{AttemptId, BucketId, ClusterId, ContentId, DiskId, GroupId, NodeId, OwnerId, TokenId, VersionId};
 pub use names::{BucketName, NameError, ObjectKey};

@@ -12,7 +12,7 @@ use crate::Outcome;
 use crate::blackbox::{self, Tally};
 use crate::process::{empty_folder, release_binary, step};
 use crate::provision;
-use crate::server::{ACCESS_KEY, SECRET_KEY, Server};
+use crate::server::{ACCESS_KEY, Balancer, SECRET_KEY, Server};
 
 /// Options of `cargo xtask clients`.
 #[derive(Args)]
@@ -22,6 +22,9 @@ pub struct ClientsArgs {
     /// Use this server instead of building one: the path of an ashlar binary.
     #[arg(long)]
     binary: Option<PathBuf>,
+    /// Have them talk to a balancer in front of the server.
+    #[arg(long)]
+    balancer: bool,
 }
 
 /// A client and what it needs.
@@ -69,23 +72,25 @@ pub fn run(root: &Path, args: &ClientsArgs) -> Outcome {
     if chosen.is_empty() {
         return Err("no client has such a name".into());
     }
-    let tally = run_chosen(root, &binary, &chosen)?;
+    let tally = run_chosen(root, &binary, &chosen, args.balancer)?;
     println!("{}", tally.line());
     if tally.failed == 0 { Ok(()) } else { Err("a client failed".into()) }
 }
 
 /// The quick subset, for `cargo xtask test`.
 pub fn run_quick(root: &Path, binary: &Path) -> Result<Tally, String> {
-    run_chosen(root, binary, &CLIENTS.iter().filter(|client| client.quick).collect::<Vec<_>>())
+    run_chosen(root, binary, &CLIENTS.iter().filter(|client| client.quick).collect::<Vec<_>>(), false)
 }
 
-fn run_chosen(root: &Path, binary: &Path, chosen: &[&ClientTest]) -> Result<Tally, String> {
+fn run_chosen(root: &Path, binary: &Path, chosen: &[&ClientTest], balanced: bool) -> Result<Tally, String> {
     let folder = empty_folder(root, "clients")?;
     let server = Server::start(binary, &folder, &[])?;
+    let balancer = balanced.then(|| Balancer::start(&server, &folder)).transpose()?;
+    let address = balancer.as_ref().map_or(&server.address, |balancer| &balancer.address);
     let mut sum = Tally { name: "clients", passed: 0, failed: 0, skipped: 0 };
     for client in chosen {
         let tally = step(client.file, || match command(root, client) {
-            Ok(mut command) => Ok(blackbox::run("clients", with_server(&mut command, &server, &folder))),
+            Ok(mut command) => Ok(blackbox::run("clients", with_server(&mut command, address, &folder))),
             Err(error) => {
                 println!("FAIL {}: {error}", client.file);
                 Ok(Tally::broken("clients"))
@@ -127,9 +132,9 @@ pub fn python_command(programs: &Path, script: &Path) -> Command {
     command
 }
 
-fn with_server<'a>(command: &'a mut Command, server: &Server, folder: &Path) -> &'a mut Command {
+fn with_server<'a>(command: &'a mut Command, address: &str, folder: &Path) -> &'a mut Command {
     command
-        .env("ENDPOINT", format!("http://{}", server.address))
+        .env("ENDPOINT", format!("http://{address}"))
         .env("ACCESS", ACCESS_KEY)
         .env("SECRET", SECRET_KEY)
         .env("WORK", folder)

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
@@ -55,12 +55,7 @@ impl Server {
             .map_err(|error| format!("{}: {error}", binary.display()))?;
         let stdout = child.stdout.take();
         let mut server = Server { child, binary: binary.to_owned(), address: String::new(), admin: String::new() };
-        let mut reader = BufReader::new(stdout.ok_or("the server has no output")?);
-        let mut line = String::new();
-        // A server that never becomes ready ends by itself or is ended by CI's own limit.
-        reader.read_line(&mut line).map_err(|error| format!("the server's output: {error}"))?;
-        std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
-        let ready: Value = serde_json::from_str(&line).map_err(|_| {
+        let ready = first_line(stdout).ok_or_else(|| {
             format!("the server did not say that it is ready; see {}", folder.join("server.log").display())
         })?;
         server.address = address(&ready, "endpoint")?;
@@ -95,6 +90,51 @@ impl Server {
             format!("ashlar admin {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim())
         })
     }
+}
+
+/// A running balancer in front of one server.
+pub struct Balancer {
+    child: Child,
+    /// `host:port` for clients.
+    pub address: String,
+}
+
+impl Balancer {
+    /// Starts; its log is `folder/balancer.log`.
+    pub fn start(server: &Server, folder: &Path) -> Result<Balancer, String> {
+        let log = File::create(folder.join("balancer.log")).map_err(|error| format!("balancer.log: {error}"))?;
+        let mut child = Command::new(&server.binary)
+            .args(["balancer", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--json", "--node"])
+            .arg(format!("{},{}", server.address, server.admin))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .map_err(|error| format!("{}: {error}", server.binary.display()))?;
+        let stdout = child.stdout.take();
+        let mut balancer = Balancer { child, address: String::new() };
+        let ready = first_line(stdout).ok_or("the balancer did not say that it is ready")?;
+        balancer.address = address(&ready, "endpoint")?;
+        Ok(balancer)
+    }
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        // Already ended is fine.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The line that says that a process is ready; one that never becomes ready ends by itself or is ended by CI's own limit. What it
+/// says after that is passed over.
+fn first_line(stdout: Option<ChildStdout>) -> Option<Value> {
+    let mut reader = BufReader::new(stdout?);
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    serde_json::from_str(&line).ok()
 }
 
 impl Drop for Server {

@@ -19,7 +19,7 @@ pub struct TestArgs {
     /// 500 kills instead of 20.
     #[arg(long)]
     long: bool,
-    /// Only these parts: cargo, clients, crash, fulldisk, bitrot, security.
+    /// Only these parts: cargo, clients, crash, cluster, fulldisk, bitrot, security.
     parts: Vec<String>,
 }
 
@@ -52,6 +52,9 @@ pub fn run(root: &Path, args: &TestArgs) -> Outcome {
     if wanted("crash") {
         tallies.push(step("crash", || crash_rounds(root, &binary, if args.long { ROUNDS.1 } else { ROUNDS.0 }))?);
     }
+    if wanted("cluster") {
+        tallies.push(step("cluster", || cluster_faults(root, &binary, args.long))?);
+    }
     for (part, script) in SCRIPTS.into_iter().filter(|(part, _)| wanted(part)) {
         tallies.push(step(part, || {
             Ok(script_part(root, &binary, part, script).unwrap_or_else(|error| could_not_begin(part, &error)))
@@ -65,7 +68,7 @@ pub fn run(root: &Path, args: &TestArgs) -> Outcome {
 }
 
 fn known_part(name: &str) -> bool {
-    ["cargo", "clients", "crash"].contains(&name) || SCRIPTS.iter().any(|(part, _)| *part == name)
+    ["cargo", "clients", "crash", "cluster"].contains(&name) || SCRIPTS.iter().any(|(part, _)| *part == name)
 }
 
 fn could_not_begin(name: &'static str, error: &str) -> Tally {
@@ -93,6 +96,21 @@ fn crash_rounds(root: &Path, binary: &Path, rounds: u32) -> Result<Tally, String
         sum.add(&blackbox::run("crash", &mut command));
     }
     Ok(sum)
+}
+
+/// Faults on three nodes in CI, and those that take longer.
+const FAULTS: [&str; 5] = ["kill-node", "kill-leader", "pause-leader", "kill-all", "restart-each"];
+const MORE_FAULTS: [&str; 3] = ["none", "pause-node", "pause-all"];
+
+/// Real processes under a load whose every answer is judged at the end.
+fn cluster_faults(root: &Path, binary: &Path, long: bool) -> Result<Tally, String> {
+    let folder = empty_folder(root, "cluster")?;
+    let mut command = Command::new(binary);
+    command.args(["bench", "chaos", "--nodes", "3", "--seconds", if long { "20" } else { "5" }]);
+    for fault in FAULTS.iter().chain(if long { &MORE_FAULTS[..] } else { &[] }) {
+        command.args(["--fault", fault]);
+    }
+    Ok(blackbox::run("chaos", command.arg("--folder").arg(&folder)))
 }
 
 fn script_part(root: &Path, binary: &Path, part: &'static str, script: &str) -> Result<Tally, String> {

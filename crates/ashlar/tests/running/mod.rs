@@ -47,16 +47,19 @@ impl Server {
         server
     }
 
+    /// Its addresses, as `ashlar balancer --node` takes them.
+    pub fn as_node(&self) -> String {
+        format!("{},{}", self.address, self.admin)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends requests of one client.
     pub fn ask<T, F: Future<Output = T>>(&self, work: impl FnOnce(Client) -> F) -> T {
-        let client = Client::new(&Target {
-            address: self.address.clone(),
-            region: "us-east-1".to_owned(),
-            credentials: Credentials { access_key: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned() },
-            payload: PayloadSigning::Unsigned,
-        });
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(work(client))
+        ask(&self.address, ACCESS_KEY, SECRET_KEY, work)
     }
 
     /// Puts objects of so many bytes.
@@ -124,6 +127,23 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Sends requests of one client to the servers' keys at any address, such as a balancer's.
+pub fn ask_at<T, F: Future<Output = T>>(address: &str, work: impl FnOnce(Client) -> F) -> T {
+    ask(address, ACCESS_KEY, SECRET_KEY, work)
+}
+
+/// Sends requests of one client.
+pub fn ask<T, F: Future<Output = T>>(address: &str, access: &str, secret: &str, work: impl FnOnce(Client) -> F) -> T {
+    let client = Client::new(&Target {
+        address: address.to_owned(),
+        region: "us-east-1".to_owned(),
+        credentials: Credentials { access_key: access.to_owned(), secret_key: secret.to_owned() },
+        payload: PayloadSigning::Unsigned,
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(work(client))
 }
 
 /// `ashlar bench …` on its own; whether it was content, and what it printed as JSON (or its complaint).

@@ -160,6 +160,11 @@ impl Client {
         }
     }
 
+    /// A client that gives a request up after `timeout`.
+    pub(crate) fn impatient(target: &Target, timeout: Duration) -> Client {
+        Client { timeout, ..Client::new(target) }
+    }
+
     /// A client of another service than S3 at the same target, such as the admin API, whose answers may take so long.
     pub(crate) fn of_service(target: &Target, service: &'static str, timeout: Duration) -> Client {
         let client = Client::new(target);

@@ -17,8 +17,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-pub(crate) use server::note_failure;
 pub use server::{Server, ServerConfig};
+pub(crate) use server::{first_line, note_failure};
 use writer::{Counters, Writer};
 
 use crate::client::Client;

@@ -163,7 +163,7 @@ impl Drop for Server {
 }
 
 /// The first line of the output; the rest is read and dropped so that the server never waits for us.
-fn first_line(stdout: ChildStdout) -> Result<String, BenchError> {
+pub(crate) fn first_line(stdout: ChildStdout) -> Result<String, BenchError> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut reader = BufReader::new(stdout);

@@ -3,8 +3,10 @@
 use super::report::{AuditReport, DifferenceKind};
 use crate::access::Access;
 use crate::contents::references::Extent;
+use crate::error::CuratorError;
 use crate::groups::frames::{self, File, Found};
 use crate::ranges::{self, FIRST, Ranges};
+use metadata::read::root;
 use metadata::rows::{GroupRecord, GroupState, ReplicaState};
 use std::collections::BTreeMap;
 use types::GroupId;
@@ -18,13 +20,16 @@ pub(super) struct Subject<'a> {
     pub(super) pending: &'a Ranges,
 }
 
-pub(super) async fn compare(access: &Access, group: Subject<'_>, report: &mut AuditReport) {
+pub(super) async fn compare(access: &Access, group: Subject<'_>, report: &mut AuditReport) -> Result<(), CuratorError> {
     let found = frames::look(access, group.id, group.record).await;
     group.record_against_extents(report);
     group.extents_against_files(&found, report);
-    let live = group.record.writer == access.controller().session();
+    let (node, session) = group.record.writer;
+    // Nobody else writes under a session that lives, and it seals its own.
+    let live = access.read(move |read| root::session(read, node)).await? <= session;
     group.files_against_extents(&found, live, report);
     group.replicas(&found, report);
+    Ok(())
 }
 
 impl Subject<'_> {
@@ -103,6 +108,7 @@ impl Subject<'_> {
                 (ReplicaState::Whole, File::Missing) if self.record.length <= FIRST => continue,
                 (ReplicaState::Whole, File::Missing) => "its file is not there".to_owned(),
                 (_, File::NoDisk) => "the disk is not here".to_owned(),
+                (_, File::Away(why)) => why.clone(),
                 (_, File::Unreadable(why)) => why.clone(),
                 (_, File::Short) => "too few file descriptors to read it".to_owned(),
                 (ReplicaState::Holds(bytes), _) if bytes >= self.record.length => continue,

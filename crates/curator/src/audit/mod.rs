@@ -35,29 +35,37 @@ pub(crate) async fn audit(
 ) -> Result<AuditReport, CuratorError> {
     let mut report = AuditReport::default();
     // Listed before the position: a file listed now has its record there.
-    let listed: Vec<_> = access.disks().iter().map(|disk| (disk.clone(), files::listing(disk))).collect();
-    let snapshot = access.snapshot();
+    let mut listed = Vec::new();
+    for disk in access.disks().all() {
+        match disk.list_files().await {
+            Ok(files) => listed.push((disk, files)),
+            Err(error) => {
+                let what = format!("the files of {disk:?} cannot be listed: {error}");
+                report.differ(DifferenceKind::Replica, 0, what);
+            }
+        }
+    }
+    let snapshot = access.snapshot().await?;
     let shards = access.shards();
     let count = shards.len() as u64;
     for (done, shard) in (0..).zip(&shards) {
         progress(done, count, "shards");
         let (this, all) = (shard.clone(), shards.clone());
-        let live = access.controller().session();
-        let found = access.read_at(snapshot.clone(), move |read| rows::compare(read, &this, &all, live)).await?;
+        let found = access.read_at(snapshot.clone(), move |read| rows::compare(read, &this, &all)).await?;
         report.add_rows(found);
     }
     let all = shards.clone();
     let pending = access.read_at(snapshot.clone(), move |read| pending(read, &all)).await?;
     report.pending_bytes += pending.values().map(|dead| ranges::bytes(dead)).sum::<u64>();
     groups(access, &snapshot, &pending, stopping, &mut progress, &mut report).await?;
-    let mut named = access.read_at(snapshot.clone(), files::named).await?;
+    let named = access.read_at(snapshot.clone(), files::named).await?;
     for (disk, there) in listed {
-        let named = named.remove(&disk.id()).unwrap_or_default();
-        for (group, generation) in there.iter().filter(|key| !named.contains_key(key)) {
+        let keys = there.iter().map(|file| (file.group, file.generation));
+        for (group, generation) in keys.filter(|key| named.is_strange(disk.id(), *key, false)) {
             let what = format!("disk {}: group {group} generation {generation}", disk.id());
             report.differ(DifferenceKind::FileWithoutRecord, 0, what);
         }
-        report.strangers += disk.strangers().len() as u64;
+        report.strangers += disk.strangers();
         for file in disk.quarantined().await.unwrap_or_default() {
             report.quarantined_files += 1;
             report.quarantined_bytes += file.allocated_bytes;
@@ -109,7 +117,7 @@ async fn groups(
             let extents = page.groups.remove(&id).unwrap_or_default();
             let none = Ranges::new();
             let pending = pending.get(&id).unwrap_or(&none);
-            group::compare(access, group::Subject { id, record: &record, extents: &extents, pending }, report).await;
+            group::compare(access, group::Subject { id, record: &record, extents: &extents, pending }, report).await?;
             report.groups += 1;
             progress(report.groups, total, "groups");
         }

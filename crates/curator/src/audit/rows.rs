@@ -5,12 +5,12 @@
 use crate::contents::owners;
 use crate::limits;
 use metadata::apply::check_invariants;
-use metadata::read::{ReadError, content, shard};
+use metadata::read::{ReadError, content, root, shard};
 use metadata::rows::{BodyRow, Home, OutboxRow, Reference};
 use metadata::shard::{KeyRange, Shard};
 use metadata::tree::Read;
 use std::collections::BTreeSet;
-use types::{ContentId, NodeId, OwnerId};
+use types::{ContentId, OwnerId};
 
 /// What was found in one shard.
 #[derive(Default)]
@@ -32,12 +32,7 @@ impl RowsFound {
 /// Releases that are still in an outbox.
 type Releases = BTreeSet<(Home, ContentId, OwnerId)>;
 
-pub(super) fn compare(
-    read: &dyn Read,
-    this: &Shard,
-    all: &[Shard],
-    live: (NodeId, u32),
-) -> Result<RowsFound, ReadError> {
+pub(super) fn compare(read: &dyn Read, this: &Shard, all: &[Shard]) -> Result<RowsFound, ReadError> {
     let mut found = RowsFound::default();
     let mut from = this.range.from.clone();
     loop {
@@ -54,7 +49,7 @@ pub(super) fn compare(
         }
     }
     let releases = releases(read, all)?;
-    owner_rows(read, this, &releases, live, &mut found)?;
+    owner_rows(read, this, &releases, &mut found)?;
     Ok(found)
 }
 
@@ -107,17 +102,11 @@ fn releases(read: &dyn Read, all: &[Shard]) -> Result<Releases, ReadError> {
 }
 
 /// An owner row has a destination that refers to the content, unless its release is on the way or its copy is being made.
-fn owner_rows(
-    read: &dyn Read,
-    this: &Shard,
-    releases: &Releases,
-    live: (NodeId, u32),
-    found: &mut RowsFound,
-) -> Result<(), ReadError> {
+fn owner_rows(read: &dyn Read, this: &Shard, releases: &Releases, found: &mut RowsFound) -> Result<(), ReadError> {
     for row in content::all_owners(read, &this.range) {
         let (home, of, owner, row) = row?;
-        let being_made =
-            (owner.node, owner.session) == live && !this.range.contains(row.destination.bucket, &row.destination.key);
+        let lives = root::session(read, owner.node)? == owner.session;
+        let being_made = lives && !this.range.contains(row.destination.bucket, &row.destination.key);
         if owner == of || being_made || releases.contains(&(home.clone(), of, owner)) {
             continue;
         }

@@ -15,6 +15,7 @@ use metadata::read::{ReadError, content, shard};
 use metadata::rows::{Condemned, CondemnedRow, Home};
 use metadata::shard::{KeyRange, Shard, ShardId};
 use metadata::tree::Read;
+use object_controller::nodes::Ended;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +29,7 @@ pub(crate) struct Reclaimer {
 
 /// A moment: everything condemned before it may go when its readers and the delay are over.
 struct Mark {
-    epoch: u64,
+    epoch: Ended,
     since: Duration,
     shards: BTreeMap<ShardId, Arc<ShardMark>>,
     /// The manifests it covers are expanded.
@@ -70,7 +71,11 @@ impl Reclaimer {
             self.mark(access, delay).await?;
         }
         let mut left = limits::RECLAIMS_PER_ROUND;
-        while left > 0 && self.marks.front().is_some_and(|mark| mark.is_ripe(access, delay)) {
+        while left > 0 {
+            let Some(mark) = self.marks.front() else { break };
+            if !mark.is_ripe(access, delay).await {
+                break;
+            }
             let Some(mut mark) = self.marks.pop_front() else { break };
             let result = reclaim(access, &mut mark, &mut left, report).await;
             if !matches!(result, Ok(true)) {
@@ -94,7 +99,7 @@ impl Reclaimer {
             access.read(move |read| shards.iter().map(|shard| position(read, shard)).collect::<Result<Vec<_>, _>>());
         let shards: BTreeMap<_, _> = seen.await?.into_iter().flatten().collect();
         if !shards.is_empty() {
-            let epoch = access.controller().pins().advance();
+            let epoch = access.controller().end_epoch().await?;
             self.marks.push_back(Mark { epoch, since: now, shards, expanded: false, after: None });
         }
         Ok(())
@@ -103,8 +108,10 @@ impl Reclaimer {
     /// Condemned manifests that no reader needs lose what they own. Answers whether there were any.
     async fn expand(&mut self, access: &Access, report: &mut RoundReport) -> Result<bool, CuratorError> {
         let mut any = false;
-        let read = self.marks.iter_mut().filter(|mark| !mark.expanded && mark.is_read(access));
-        for mark in read {
+        for mark in self.marks.iter_mut().filter(|mark| !mark.expanded) {
+            if !mark.is_read(access).await {
+                continue;
+            }
             let count = expand(access, mark, report).await?;
             any |= count > 0;
             mark.expanded = count < limits::MANIFESTS_PER_ROUND;
@@ -114,13 +121,13 @@ impl Reclaimer {
 }
 
 impl Mark {
-    /// Whether every read that began before it is over.
-    fn is_read(&self, access: &Access) -> bool {
-        access.controller().pins().lowest_pin() > self.epoch
+    /// Whether every read that began before it is over, on every node.
+    async fn is_read(&self, access: &Access) -> bool {
+        access.controller().is_released(&self.epoch).await
     }
 
-    fn is_ripe(&self, access: &Access, delay: Duration) -> bool {
-        self.expanded && self.is_read(access) && access.now() >= self.since + delay
+    async fn is_ripe(&self, access: &Access, delay: Duration) -> bool {
+        self.expanded && access.now() >= self.since + delay && self.is_read(access).await
     }
 }
 

@@ -1,7 +1,11 @@
 //! Files compared with records: what no record names is set aside, what a record names and is not there is to be repaired.
 //!
 //! Promises: nothing is deleted on local evidence (rules R24, R58); if suspiciously many files are unnamed, nothing is even set
-//! aside. Quarantined files are purged after their days. Refuses to know: what is in the files.
+//! aside. The records are read after the files were listed, behind a barrier: a file's record is committed before the file is made, so
+//! a view of the records that is not older than the listing names every file that any record will ever name, but for copies that are
+//! being made. A copy has a generation above the record's until the record names it, so in a cluster such files are let alone; one
+//! that is not above can never be named any more. Only the node that has a disk judges its files. Quarantined files are purged after
+//! their days. Refuses to know: what is in the files.
 
 use super::repair::Repairs;
 use crate::access::Access;
@@ -14,6 +18,7 @@ use extent_store::{DiskStore, FileError, Quarantined};
 use metadata::read::{ReadError, root};
 use metadata::rows::{GroupState, ReplicaState};
 use metadata::tree::Read;
+use replicas::Replica;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{DiskId, GroupId};
@@ -24,6 +29,28 @@ type FileKey = (GroupId, u32);
 /// The files of one disk that records name, and whether anything must be in them.
 type Named = BTreeMap<FileKey, bool>;
 
+/// What the records say of files.
+#[derive(Default)]
+pub(crate) struct Names {
+    disks: BTreeMap<DiskId, Named>,
+    /// Generations of the records.
+    generations: BTreeMap<GroupId, u32>,
+}
+
+impl Names {
+    /// The files of a disk that are named, and whether anything must be in them.
+    fn of(&self, disk: DiskId) -> impl Iterator<Item = (&FileKey, bool)> {
+        self.disks.get(&disk).into_iter().flatten().map(|(key, needed)| (key, *needed))
+    }
+
+    /// Whether no record names the file and, if copies may be under way, none ever will.
+    pub(crate) fn is_strange(&self, disk: DiskId, (group, generation): FileKey, copies: bool) -> bool {
+        let named = self.disks.get(&disk).is_some_and(|named| named.contains_key(&(group, generation)));
+        let to_come = copies && self.generations.get(&group).is_some_and(|record| generation > *record);
+        !named && !to_come
+    }
+}
+
 /// Compares every disk's files with the records; at the start, for later files are made and dropped by record.
 pub(crate) async fn compare(
     access: &Access,
@@ -31,13 +58,17 @@ pub(crate) async fn compare(
     report: &mut RoundReport,
 ) -> Result<(), CuratorError> {
     // Listed first: whatever is there has its record already, for the record is committed before the file is made.
-    let listed: Vec<_> = access.disks().iter().map(|disk| (disk.clone(), listing(disk))).collect();
-    let mut named = access.read(named).await?;
+    let listed: Vec<_> = access.disks().local().iter().map(|disk| (disk.clone(), listing(disk))).collect();
+    access.barrier().await?;
+    let named = access.read(named).await?;
+    // On a node alone whoever has the turn has seen every copy that was begun before.
+    let copies = access.disks().is_clustered();
     for (disk, there) in listed {
-        let named = named.remove(&disk.id()).unwrap_or_default();
-        let unnamed: Vec<FileKey> = there.iter().filter(|key| !named.contains_key(key)).copied().collect();
+        let strange = |key: &&FileKey| named.is_strange(disk.id(), **key, copies);
+        let unnamed: Vec<FileKey> = there.iter().filter(strange).copied().collect();
         set_aside(&disk, there.len(), &unnamed, report).await;
-        for ((group, generation), needed) in named {
+        for ((group, generation), needed) in named.of(disk.id()) {
+            let (group, generation) = (*group, *generation);
             if needed && !there.contains(&(group, generation)) {
                 tracing::warn!(%group, generation, disk = %disk.id(), "a group's file is not there");
                 repairs.add(group, disk.id());
@@ -53,10 +84,11 @@ pub(crate) fn listing(disk: &DiskStore) -> BTreeSet<FileKey> {
 }
 
 /// By disk, what the records name.
-pub(crate) fn named(read: &dyn Read) -> Result<BTreeMap<DiskId, Named>, ReadError> {
-    let mut named: BTreeMap<DiskId, Named> = BTreeMap::new();
+pub(crate) fn named(read: &dyn Read) -> Result<Names, ReadError> {
+    let mut named = Names::default();
     for row in root::groups(read) {
         let (group, record) = row?;
+        named.generations.insert(group, record.generation);
         for replica in &record.replicas {
             let holds = match replica.state {
                 ReplicaState::Whole => record.length,
@@ -64,7 +96,7 @@ pub(crate) fn named(read: &dyn Read) -> Result<BTreeMap<DiskId, Named>, ReadErro
                 ReplicaState::Open | ReplicaState::NotAnswered => 0,
             };
             let needed = record.state == GroupState::Sealed && holds > FIRST;
-            named.entry(replica.disk).or_default().insert((group, replica.file_generation), needed);
+            named.disks.entry(replica.disk).or_default().insert((group, replica.file_generation), needed);
         }
     }
     Ok(named)
@@ -78,6 +110,7 @@ async fn set_aside(disk: &DiskStore, files: usize, unnamed: &[FileKey], report: 
         report.alarms.push(why);
         return;
     }
+    let disk = &Replica::Local(disk.clone());
     for (group, generation) in unnamed {
         quarantine(disk, *group, *generation, "no record names this file", report).await;
     }
@@ -85,7 +118,7 @@ async fn set_aside(disk: &DiskStore, files: usize, unnamed: &[FileKey], report: 
 
 /// Sets a file aside. One that is gone needs nothing.
 pub(crate) async fn quarantine(
-    disk: &DiskStore,
+    disk: &Replica,
     group: GroupId,
     generation: u32,
     reason: &str,
@@ -122,7 +155,7 @@ impl Watched {
 /// Removes what has been in quarantine for its days (rule R33).
 pub(crate) async fn purge(access: &Access, config: &Config, watched: &mut Watched) {
     let now = (access.now(), access.wall_ms());
-    for disk in access.disks().iter() {
+    for disk in access.disks().local().iter() {
         let files = match disk.quarantined().await {
             Ok(files) => files,
             Err(error) => {
@@ -140,5 +173,25 @@ pub(crate) async fn purge(access: &Access, config: &Config, watched: &mut Watche
                 Err(error) => tracing::warn!(disk = %disk.id(), file = file.name, %error, "not purged"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Names;
+    use types::{DiskId, GroupId};
+
+    #[test]
+    fn a_copy_that_its_record_may_still_name_is_not_strange_in_a_cluster() {
+        let (disk, other, group) = (DiskId(1), DiskId(2), GroupId(7));
+        let mut names = Names::default();
+        names.disks.entry(disk).or_default().insert((group, 1), true);
+        names.generations.insert(group, 3);
+        assert!(!names.is_strange(disk, (group, 1), true));
+        assert!(names.is_strange(other, (group, 1), true), "no record ever names a generation that it has passed");
+        assert!(names.is_strange(disk, (group, 3), true));
+        assert!(!names.is_strange(disk, (group, 4), true), "a copy is being made");
+        assert!(names.is_strange(disk, (group, 4), false), "on a node alone none is");
+        assert!(names.is_strange(disk, (GroupId(8), 1), true), "dropped, or never committed");
     }
 }

@@ -6,8 +6,9 @@
 use crate::access::Access;
 use crate::ranges::{self, FIRST, Ranges};
 use env::disk::is_transient;
-use extent_store::{Damage, Depth, DiskStore, FrameHeader, ReadError, Scanned};
+use extent_store::{Damage, Depth, FrameHeader, ReadError, Scanned};
 use metadata::rows::{GroupRecord, Home, Replica};
+use replicas::{Replica as Disk, Whereabouts, is_away};
 use std::collections::BTreeMap;
 use types::{ContentId, GroupId};
 
@@ -37,8 +38,10 @@ pub(crate) enum File {
     },
     /// There is none.
     Missing,
-    /// There is no such disk.
+    /// The disk is lost.
     NoDisk,
+    /// The disk cannot be asked just now; why. What it has is still there.
+    Away(String),
     /// It cannot be walked; why.
     Unreadable(String),
     /// It could not be walked just now, for want of descriptors or memory.
@@ -64,11 +67,15 @@ pub(crate) async fn look(access: &Access, group: GroupId, record: &GroupRecord) 
     let mut found = Found::default();
     for (place, replica) in record.replicas.iter().enumerate() {
         let file = match access.disks().get(replica.disk) {
-            None => File::NoDisk,
-            Some(disk) => match walk(disk, group, replica, place, &mut found).await {
+            None if access.disks().whereabouts(replica.disk) == Whereabouts::Lost => File::NoDisk,
+            None => File::Away("it is not known where the disk is".into()),
+            // It is asked again when it was heard; every one of many groups would wait for it.
+            Some(disk) if disk.is_silent() => File::Away(format!("node {} is silent", disk.node())),
+            Some(disk) => match walk(&disk, group, replica, place, &mut found).await {
                 Ok(file) => file,
                 Err(ReadError::Missing) => File::Missing,
                 Err(ReadError::Io(error)) if is_transient(&error) => File::Short,
+                Err(ReadError::Io(error)) if is_away(&error) => File::Away(error.to_string()),
                 Err(error) => File::Unreadable(error.to_string()),
             },
         };
@@ -79,7 +86,7 @@ pub(crate) async fn look(access: &Access, group: GroupId, record: &GroupRecord) 
 
 /// One file's headers.
 async fn walk(
-    disk: &DiskStore,
+    disk: &Disk,
     group: GroupId,
     replica: &Replica,
     place: usize,

@@ -15,9 +15,10 @@ use crate::error::CuratorError;
 use crate::ranges::{self, FIRST};
 use crate::rounds::RoundReport;
 use env::disk::is_transient;
-use extent_store::{CopyError, DiskStore, Frame, FrameAddress, ReadError};
-use metadata::command::RootCommand;
+use extent_store::{CopyError, Frame, FrameAddress, ReadError};
+use metadata::command::{Outcome, RootCommand};
 use metadata::rows::{GroupRecord, GroupState, Home, Replica, ReplicaState};
+use replicas::{Replica as Disk, Whereabouts, is_away};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -92,7 +93,7 @@ pub(crate) async fn repair(
     report: &mut RoundReport,
 ) -> Result<Repaired, CuratorError> {
     match replace_bad(access, group, suspects, report).await {
-        Err(error) if error.is_local() || matches!(error, CuratorError::Short(_)) => {
+        Err(error) if error.is_local() || matches!(error, CuratorError::Short(_) | CuratorError::Away(_)) => {
             Ok(Repaired::Waits(error.to_string()))
         }
         result => result,
@@ -122,6 +123,10 @@ async fn replace_bad(
         }
         let wanted = match wanted(access, group, &record, &found).await? {
             Ok(wanted) => wanted,
+            // What looks lost may be on a node that does not answer.
+            Err(_) if found.files.iter().any(|file| matches!(file, File::Away(_))) => {
+                return Ok(Repaired::Waits("a node with a copy does not answer".into()));
+            }
             Err(hurt) => return Ok(Repaired::Hurt(hurt)),
         };
         let Some(bad) = first_bad(access, group, &record, &found, suspects, &wanted).await? else {
@@ -175,6 +180,12 @@ async fn wanted(
     let known = ranges::merge(found.ranges().into_iter().chain(record.dead.iter().copied()));
     let gap = ranges::rest(FIRST, record.length, &known);
     if !gap.is_empty() {
+        // What nobody here has a header for may stand on a node that does not answer, and may be committed yet: a copy without it
+        // would pass for whole.
+        if let Some(why) = found.files.iter().find_map(|file| if let File::Away(why) = file { Some(why) } else { None })
+        {
+            return Err(CuratorError::Away(std::io::Error::other(why.clone())));
+        }
         let lost = hurt::owned_in(access, group, &gap).await?;
         if !lost.is_empty() {
             let mut lines = Vec::new();
@@ -207,8 +218,14 @@ async fn first_bad(
     suspects: &BTreeSet<DiskId>,
     wanted: &[Wanted],
 ) -> Result<Option<usize>, CuratorError> {
+    let mut away = None;
     for (place, replica) in record.replicas.iter().enumerate() {
         if !suspects.contains(&replica.disk) {
+            continue;
+        }
+        if let Some(File::Away(why)) = found.files.get(place) {
+            // Not lost: only the map says that. It is looked at when it is back.
+            away.get_or_insert_with(|| why.clone());
             continue;
         }
         if is_short(record, replica) || found.files.get(place).is_some_and(|f| matches!(f, File::NoDisk)) {
@@ -228,7 +245,7 @@ async fn first_bad(
             return Ok(Some(place));
         }
     }
-    Ok(None)
+    away.map_or(Ok(None), |why| Err(CuratorError::Away(std::io::Error::other(why))))
 }
 
 /// The frame, verified in full, from that replica; `None` if it does not have it. An error if that cannot be told just now.
@@ -238,11 +255,17 @@ async fn read(
     replica: &Replica,
     wanted: &Wanted,
 ) -> Result<Option<Frame>, CuratorError> {
-    let Some(disk) = access.disks().get(replica.disk) else { return Ok(None) };
+    let Some(disk) = access.disks().get(replica.disk) else {
+        return match access.disks().whereabouts(replica.disk) {
+            Whereabouts::Lost => Ok(None),
+            _ => Err(CuratorError::Away(std::io::Error::other("it is not known where the disk is"))),
+        };
+    };
     let address = FrameAddress { group, generation: replica.file_generation, offset: wanted.offset };
     let frame = match disk.read_frame(address).await {
         Ok(frame) => frame,
         Err(ReadError::Io(error)) if is_transient(&error) => return Err(CuratorError::Short(error)),
+        Err(ReadError::Io(error)) if is_away(&error) => return Err(CuratorError::Away(error)),
         Err(_) => return Ok(None),
     };
     let header = frame.header();
@@ -262,9 +285,18 @@ async fn replace(
     report: &mut RoundReport,
 ) -> Result<Result<(), Repaired>, CuratorError> {
     let Some(old) = record.replicas.get(bad).copied() else { return Ok(Err(Repaired::Sound)) };
-    let generation = record.generation + 1;
     let mut why = "no other disk may take the copy".to_owned();
-    for disk in targets(access, record, &old).await {
+    let targets = targets(access, record, &old).await;
+    let claimed;
+    let record = match access.disks().is_clustered() && !targets.is_empty() {
+        false => record,
+        true => {
+            claimed = claim(access, group, record).await?;
+            &claimed
+        }
+    };
+    let generation = record.generation + 1;
+    for disk in targets {
         match write_copy(access, group, record, bad, wanted, &disk, generation).await? {
             Ok(()) => return switch(access, group, record, bad, &disk, report).await,
             Err(Failed::Hurt(lines)) => return Ok(Err(Repaired::Hurt(lines))),
@@ -287,18 +319,38 @@ async fn replace(
     Ok(Err(Repaired::Waits(why)))
 }
 
-/// Disks that may take the copy: the old one first, if it is sound, then those without a replica, the emptiest first.
-async fn targets(access: &Access, record: &GroupRecord, old: &Replica) -> Vec<DiskStore> {
-    let mut others = Vec::new();
-    for disk in access.disks().iter().filter(|disk| !record.replicas.iter().any(|r| r.disk == disk.id())) {
-        let free = disk.space().map_or(0, |space| space.free_bytes);
-        others.push((disk.health().suspect, Reverse(free), disk.clone()));
+/// Raises the record's generation, so that the file to come has a name that no attempt used before: an order about an earlier attempt
+/// that a network delivers late finds no other file under its name.
+async fn claim(access: &Access, group: GroupId, record: &GroupRecord) -> Result<GroupRecord, CuratorError> {
+    let (generation, replicas) = (record.generation, record.replicas.clone());
+    match access.root(RootCommand::SetReplicas { group, generation, replicas }).await? {
+        Outcome::Group(record) => Ok(*record),
+        other => Err(CuratorError::unexpected(&other)),
     }
-    others.sort_by_key(|(suspect, free, disk)| (*suspect, *free, disk.id()));
-    let same = access.disks().get(old.disk).cloned();
-    let others = others.into_iter().map(|(_, _, disk)| disk);
+}
+
+/// Disks that may take the copy: the old one first, if it is sound, then those without a replica, the emptiest first; never one on
+/// the node of another replica (rule R26), unless the old one was there too and no better is found.
+async fn targets(access: &Access, record: &GroupRecord, old: &Replica) -> Vec<Disk> {
+    let disks = access.disks();
+    let others = record.replicas.iter().filter(|r| r.disk != old.disk);
+    let taken: BTreeSet<_> = others.filter_map(|r| disks.get(r.disk)).map(|disk| disk.node()).collect();
+    let several = disks.nodes().len() > 1;
+    let shared_before = disks.get(old.disk).is_some_and(|disk| taken.contains(&disk.node()));
+    let mut others = Vec::new();
+    for disk in disks.all().into_iter().filter(|disk| !record.replicas.iter().any(|r| r.disk == disk.id())) {
+        let shares = several && taken.contains(&disk.node());
+        if disk.is_silent() || (shares && !shared_before) {
+            continue;
+        }
+        let free = disk.known_space().map_or(0, |space| space.free_bytes);
+        others.push((shares, disk.is_suspect(), Reverse(free), disk));
+    }
+    others.sort_by_key(|(shares, suspect, free, disk)| (*shares, *suspect, *free, disk.id()));
+    let same = disks.get(old.disk).filter(|disk| !disk.is_silent());
+    let others = others.into_iter().map(|(.., disk)| disk);
     match same {
-        Some(disk) if disk.health().suspect => others.chain([disk]).collect(),
+        Some(disk) if disk.is_suspect() => others.chain([disk]).collect(),
         Some(disk) => [disk].into_iter().chain(others).collect(),
         None => others.collect(),
     }
@@ -317,7 +369,7 @@ async fn write_copy(
     record: &GroupRecord,
     bad: usize,
     wanted: &[Wanted],
-    disk: &DiskStore,
+    disk: &Disk,
     generation: u32,
 ) -> Result<Result<(), Failed>, CuratorError> {
     let mut copy = match disk.begin_copy(group, generation, record.length).await {
@@ -356,12 +408,17 @@ async fn best(
     wanted: &Wanted,
 ) -> Result<Option<Frame>, CuratorError> {
     let others = record.replicas.iter().enumerate().filter(|(place, _)| *place != bad).map(|(_, replica)| replica);
+    let mut away = None;
     for replica in others.chain(record.replicas.get(bad)) {
-        if let Some(frame) = read(access, group, replica, wanted).await? {
-            return Ok(Some(frame));
+        match read(access, group, replica, wanted).await {
+            Ok(Some(frame)) => return Ok(Some(frame)),
+            Ok(None) => {}
+            // Another may have it; if none does, this one still may.
+            Err(CuratorError::Away(error)) => away = Some(error),
+            Err(error) => return Err(error),
         }
     }
-    Ok(None)
+    away.map_or(Ok(None), |error| Err(CuratorError::Away(error)))
 }
 
 async fn switch(
@@ -369,7 +426,7 @@ async fn switch(
     group: GroupId,
     record: &GroupRecord,
     bad: usize,
-    disk: &DiskStore,
+    disk: &Disk,
     report: &mut RoundReport,
 ) -> Result<Result<(), Repaired>, CuratorError> {
     let old = record.replicas[bad];
@@ -387,7 +444,7 @@ async fn switch(
     tracing::info!(%group, old = %old.disk, new = %disk.id(), generation, "a replica was replaced");
     report.repaired += 1;
     if let Some(old_disk) = access.disks().get(old.disk) {
-        files::quarantine(old_disk, group, old.file_generation, "replaced by a new copy", report).await;
+        files::quarantine(&old_disk, group, old.file_generation, "replaced by a new copy", report).await;
     }
     Ok(Ok(()))
 }

@@ -1,6 +1,7 @@
 //! Groups of ended sessions are sealed; replicas that did not answer are asked again; those that hold less are to be repaired.
 //!
-//! Promises: nothing stays open after a restart (rule R23); a late answer only adds. Refuses to know: who owns what.
+//! Promises: nothing stays open after a restart (rule R23); a group whose writer's session lives is left to its writer; a late
+//! answer only adds. Refuses to know: who owns what.
 
 use super::Patience;
 use super::repair::Repairs;
@@ -14,7 +15,9 @@ use metadata::read::{ReadError, root};
 use metadata::rows::{GroupRecord, GroupState, Replica, ReplicaState};
 use metadata::tree::Read;
 use object_controller::Contents;
-use types::{DiskId, GroupId, NodeId};
+use replicas::{Replicas, Whereabouts};
+use std::collections::BTreeSet;
+use types::{DiskId, GroupId};
 
 /// What of the records needs a hand.
 #[derive(Default)]
@@ -23,7 +26,7 @@ struct Due {
     unsealed: Vec<(GroupId, u32)>,
     /// Sealed, with replicas that did not answer.
     unanswered: Vec<(GroupId, GroupRecord)>,
-    /// Sealed, with a replica that holds less than it should.
+    /// Sealed, with a replica that holds less than it should, or on a disk that is lost.
     short: Vec<(GroupId, DiskId)>,
 }
 
@@ -33,8 +36,8 @@ pub(crate) async fn seal(
     repairs: &mut Repairs,
     report: &mut RoundReport,
 ) -> Result<(), CuratorError> {
-    let live = access.controller().session();
-    let due = access.read(move |read| due(read, live)).await?;
+    let lost = lost(access).await?;
+    let due = access.read(move |read| due(read, &lost)).await?;
     let now = access.now();
     let unsealed = due.unsealed.into_iter().filter(|(group, _)| !patience.waits(*group, now));
     for (group, generation) in unsealed.take(limits::GROUPS_PER_ROUND).collect::<Vec<_>>() {
@@ -62,16 +65,40 @@ pub(crate) async fn seal(
     Ok(())
 }
 
-fn due(read: &dyn Read, live: (NodeId, u32)) -> Result<Due, ReadError> {
+/// Disks named by records that will never come back. On a node alone scrub finds them.
+async fn lost(access: &Access) -> Result<BTreeSet<DiskId>, CuratorError> {
+    let disks: Replicas = access.disks().clone();
+    if !disks.is_clustered() {
+        return Ok(BTreeSet::new());
+    }
+    access
+        .read(move |read| {
+            let mut lost = BTreeSet::new();
+            for row in root::groups(read) {
+                let named = row?.1.replicas.into_iter().map(|replica| replica.disk);
+                lost.extend(named.filter(|disk| disks.whereabouts(*disk) == Whereabouts::Lost));
+            }
+            Ok(lost)
+        })
+        .await
+}
+
+fn due(read: &dyn Read, lost: &BTreeSet<DiskId>) -> Result<Due, ReadError> {
     let mut due = Due::default();
     for row in root::groups(read) {
         let (group, record) = row?;
         match record.state {
-            // The live session seals its own.
-            GroupState::Open | GroupState::Sealing if record.writer == live => {}
-            GroupState::Open | GroupState::Sealing => due.unsealed.push((group, record.generation)),
+            GroupState::Open | GroupState::Sealing => {
+                let (node, session) = record.writer;
+                // A session that lives seals its own.
+                if root::session(read, node)? > session {
+                    due.unsealed.push((group, record.generation));
+                }
+            }
             GroupState::Sealed => {
-                let short = |r: &&Replica| matches!(r.state, ReplicaState::Holds(bytes) if bytes < record.length);
+                let short = |r: &&Replica| {
+                    lost.contains(&r.disk) || matches!(r.state, ReplicaState::Holds(bytes) if bytes < record.length)
+                };
                 due.short.extend(record.replicas.iter().filter(short).map(|r| (group, r.disk)));
                 if record.replicas.iter().any(is_unanswered) {
                     due.unanswered.push((group, record));
@@ -98,10 +125,15 @@ async fn ask_again(
     let mut answers = Vec::new();
     for replica in record.replicas.iter().filter(|r| is_unanswered(r)) {
         let Some(disk) = access.disks().get(replica.disk) else {
-            // A start goes on without a disk only if the operator says that it is lost: it will never answer.
-            repairs.add(group, replica.disk);
+            // A start goes on without a disk only if the operator says that it is lost, and so does the map: it will never answer.
+            if access.disks().whereabouts(replica.disk) == Whereabouts::Lost {
+                repairs.add(group, replica.disk);
+            }
             continue;
         };
+        if disk.is_silent() {
+            continue;
+        }
         match disk.fence(group, record.generation).await {
             Ok(length) => answers.push(Replica { state: ReplicaState::Holds(length), ..*replica }),
             Err(FenceError::Damaged(damage)) => {

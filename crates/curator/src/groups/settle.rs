@@ -170,6 +170,7 @@ fn unjudgeable(record: &GroupRecord, found: &Found) -> Option<String> {
     let bad = found.files.iter().find_map(|file| match file {
         File::Unreadable(why) => Some(why.clone()),
         File::NoDisk => Some("a disk is not here".to_owned()),
+        File::Away(why) => Some(why.clone()),
         File::Short => Some("too few file descriptors".to_owned()),
         File::Walked { .. } | File::Missing => None,
     });

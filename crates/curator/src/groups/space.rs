@@ -11,11 +11,12 @@ use crate::error::CuratorError;
 use crate::limits;
 use crate::ranges::{self, FIRST, Ranges};
 use crate::rounds::RoundReport;
-use extent_store::{DiskStore, FileError, PunchError};
+use extent_store::{FileError, PunchError};
 use metadata::command::RootCommand;
 use metadata::read::{ReadError, root};
 use metadata::rows::{GroupRecord, GroupState};
 use metadata::tree::Read;
+use replicas::Replica as Disk;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{DiskId, GroupId};
 
@@ -116,18 +117,21 @@ async fn punch(
     looks: &mut usize,
     report: &mut RoundReport,
 ) -> bool {
+    let mut all_done = true;
     let is_new = |r: &metadata::rows::Replica| !punched.files.contains_key(&(group, r.disk, r.file_generation));
     if !record.dead.is_empty() && record.replicas.iter().any(is_new) {
         *looks += 1;
-        look(access, group, record, punched).await;
+        if !look(access, group, record, punched).await {
+            // What is dead there is punched when it is back.
+            all_done = false;
+        }
     }
-    let mut all_done = true;
     for replica in &record.replicas {
         let key = (group, replica.disk, replica.file_generation);
         let Some(due) = punched.due(key, &record.dead).filter(|due| !due.is_empty()) else { continue };
         let Some(disk) = access.disks().get(replica.disk) else { continue };
         let mut left = due.clone();
-        match punch_sound(disk, key, &mut left, report).await {
+        match punch_sound(&disk, key, &mut left, report).await {
             Ok(()) => {
                 report.punched_bytes += ranges::bytes(&left);
                 if let Some(holes) = punched.files.get_mut(&key) {
@@ -145,7 +149,7 @@ async fn punch(
 
 /// Punches the ranges, and leaves those out of them that are refused.
 async fn punch_sound(
-    disk: &DiskStore,
+    disk: &Disk,
     (group, id, generation): FileKey,
     ranges: &mut Ranges,
     report: &mut RoundReport,
@@ -164,14 +168,19 @@ async fn punch_sound(
 }
 
 /// A file seen for the first time since the start: what is a hole needs no punching. A punch that a crash undid in part leaves
-/// blocks that are not zero, and is done again.
-async fn look(access: &Access, group: GroupId, record: &GroupRecord, punched: &mut Punched) {
+/// blocks that are not zero, and is done again. False if a node does not answer.
+async fn look(access: &Access, group: GroupId, record: &GroupRecord, punched: &mut Punched) -> bool {
+    let mut all = true;
     let found = frames::look(access, group, record).await;
     for (replica, file) in record.replicas.iter().zip(found.files) {
         let holes = match file {
             File::Walked { holes, end, .. } => Holes { done: holes, end },
             // Looked at again in a later round.
             File::Short => continue,
+            File::Away(_) => {
+                all = false;
+                continue;
+            }
             // Nothing to punch.
             File::Missing | File::NoDisk => Holes::default(),
             File::Unreadable(why) => {
@@ -181,6 +190,7 @@ async fn look(access: &Access, group: GroupId, record: &GroupRecord, punched: &m
         };
         punched.files.insert((group, replica.disk, replica.file_generation), holes);
     }
+    all
 }
 
 /// The record first, then the files, by order of the record that is gone.

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::Tasks;
 use super::queue::Queue;
-use super::scheduler::{Scheduler, Station};
+use super::scheduler::Station;
 
 /// Why a message was not accepted; it comes back.
 #[derive(thiserror::Error)]
@@ -132,8 +132,11 @@ impl<M: Send + 'static> Worker<M> {
         let queue = Arc::new(Queue::new(queue));
         let run = match tasks {
             Tasks::Threads(_) => spawn_thread(name, queue.clone(), max_batch, gather, handler),
-            Tasks::Simulated(scheduler) => {
-                Run::Simulated(SimWorker::register(scheduler, name, queue.clone(), max_batch, Box::new(handler)))
+            Tasks::Simulated(scheduler, domain) => {
+                let worker =
+                    SimWorker::new(&scheduler.label(*domain), name, queue.clone(), max_batch, Box::new(handler));
+                scheduler.register(*domain, worker.clone());
+                Run::Simulated(worker)
             }
         };
         Worker { owner: Arc::new(Owner { name: name.to_owned(), queue, run }) }
@@ -249,17 +252,10 @@ struct SimWorker<M> {
 }
 
 impl<M: Send + 'static> SimWorker<M> {
-    fn register(
-        scheduler: &Scheduler,
-        name: &str,
-        queue: Arc<Queue<M>>,
-        max_batch: usize,
-        handler: Handler<M>,
-    ) -> Arc<SimWorker<M>> {
-        let worker = SimWorker { name: Arc::from(name), queue, max_batch, handler: Mutex::new(Some(handler)) };
-        let worker = Arc::new(worker);
-        scheduler.register(worker.clone());
-        worker
+    /// `label` tells it from workers of the same name in other domains.
+    fn new(label: &str, name: &str, queue: Arc<Queue<M>>, max_batch: usize, handler: Handler<M>) -> Arc<SimWorker<M>> {
+        let name = Arc::from(format!("{label}{name}"));
+        Arc::new(SimWorker { name, queue, max_batch, handler: Mutex::new(Some(handler)) })
     }
 
     fn drain(&self) {

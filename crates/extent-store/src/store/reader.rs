@@ -11,8 +11,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use env::buf::PooledBuf;
 use env::disk::{Caching, DiskFile, Open};
-use types::ContentId;
 use types::limits::{EXTENT_BYTES, SLICE_BYTES};
+use types::{ClusterId, ContentId};
 
 use super::{DiskStore, Inner};
 use crate::error::{Damage, ReadError};
@@ -37,7 +37,8 @@ pub struct ReadRequest {
 }
 
 impl ReadRequest {
-    fn is_possible(&self) -> bool {
+    /// Whether such an extent and range can exist.
+    pub fn is_possible(&self) -> bool {
         self.address.offset.is_multiple_of(HEADER_BYTES as u64)
             && (FIRST_FRAME_OFFSET..FILE_MAX_BYTES).contains(&self.address.offset)
             && (1..=EXTENT_BYTES as u32).contains(&self.payload_bytes)
@@ -47,6 +48,25 @@ impl ReadRequest {
 
     fn key(&self) -> FileKey {
         (self.address.group, self.address.generation)
+    }
+
+    /// What a sound answer of [`DiskStore::read_with_header`] holds, when it is read on another machine: the wanted bytes, verified
+    /// against the header that came with them. Bytes that a network brought are trusted no more than those of a disk (rule R12).
+    pub fn verify(&self, cluster: ClusterId, answer: &Bytes) -> Result<Bytes, ReadError> {
+        if !self.is_possible() {
+            return Err(ReadError::Invalid);
+        }
+        if answer.len() != HEADER_BYTES + self.cover().len() {
+            return Err(ReadError::Damaged(Damage::Truncated));
+        }
+        judge(answer, cluster, self)?;
+        Ok(self.cut(answer))
+    }
+
+    /// The wanted bytes of header and covering slices.
+    fn cut(&self, answer: &Bytes) -> Bytes {
+        let start = HEADER_BYTES + (self.range.start - self.cover().start) as usize;
+        answer.slice(start..start + self.range.len())
     }
 
     /// The slices to be read, as bytes of the payload.
@@ -78,17 +98,23 @@ impl DiskStore {
     /// Bytes in the page cache are taken without leaving the caller's thread. An unlinked or renamed file serves those who
     /// opened it before to the end.
     pub async fn read(&self, wanted: ReadRequest) -> Result<Bytes, ReadError> {
+        let answer = self.read_with_header(&wanted).await?;
+        Ok(wanted.cut(&answer))
+    }
+
+    /// The same with all that a reader elsewhere needs to verify it again ([`ReadRequest::verify`]): the header's block, then the
+    /// slices that cover the range.
+    pub async fn read_with_header(&self, wanted: &ReadRequest) -> Result<Bytes, ReadError> {
         if !wanted.is_possible() {
             return Err(ReadError::Invalid);
         }
         let len = HEADER_BYTES + wanted.cover().len();
         let mut buf = self.inner.config.buffers.take(len).await;
         buf.set_len_for_overwrite(len);
-        if !self.inner.read_cached(&mut buf, &wanted) {
-            buf = self.read_waiting(buf, &wanted).await?;
+        if !self.inner.read_cached(&mut buf, wanted) {
+            buf = self.read_waiting(buf, wanted).await?;
         }
-        let start = HEADER_BYTES + (wanted.range.start - wanted.cover().start) as usize;
-        Ok(buf.freeze().slice(start..start + wanted.range.len()))
+        Ok(buf.freeze())
     }
 
     /// Fills and verifies `buf` from the disk: without a thread of the pool where the file can begin reads by itself and all is
@@ -212,31 +238,13 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether `buf` (header, then the covering slices) holds what is wanted.
     fn judge(&self, buf: &[u8], wanted: &ReadRequest) -> Result<(), ReadError> {
-        let view = self.judge_header(buf, wanted.address)?;
-        let found = (view.content(), view.index(), view.payload_bytes());
-        if let Some(what) = other_extent(found, (wanted.content, wanted.index, wanted.payload_bytes)) {
-            return Err(ReadError::Damaged(Damage::OtherExtent(what)));
-        }
-        let first = wanted.cover().start as usize / SLICE_BYTES;
-        match view.first_bad_slice(first, &buf[HEADER_BYTES..]) {
-            None => Ok(()),
-            Some(slice) => Err(ReadError::Damaged(Damage::Slice(slice as u32))),
-        }
+        judge(buf, self.identity.cluster, wanted)
     }
 
     /// The sound header of a frame that is where it says.
     pub(super) fn judge_header<'a>(&self, block: &'a [u8], at: FrameAddress) -> Result<HeaderView<'a>, ReadError> {
-        let view = match HeaderView::parse(block) {
-            Ok(view) => view,
-            Err(FormatError::Hole) => return Err(ReadError::Missing),
-            Err(error) => return Err(ReadError::Damaged(Damage::Header(error))),
-        };
-        match misplaced(&view, self.identity.cluster, at) {
-            None => Ok(view),
-            Some(what) => Err(ReadError::Damaged(Damage::Misplaced(what))),
-        }
+        judge_header(block, self.identity.cluster, at)
     }
 
     fn became_hole(&self, file: &dyn DiskFile, buf: &mut PooledBuf, wanted: &ReadRequest) -> bool {
@@ -314,8 +322,34 @@ impl Inner {
     }
 }
 
+/// Whether `buf` (header, then the covering slices) holds what is wanted.
+fn judge(buf: &[u8], cluster: ClusterId, wanted: &ReadRequest) -> Result<(), ReadError> {
+    let view = judge_header(buf, cluster, wanted.address)?;
+    let found = (view.content(), view.index(), view.payload_bytes());
+    if let Some(what) = other_extent(found, (wanted.content, wanted.index, wanted.payload_bytes)) {
+        return Err(ReadError::Damaged(Damage::OtherExtent(what)));
+    }
+    let first = wanted.cover().start as usize / SLICE_BYTES;
+    match view.first_bad_slice(first, &buf[HEADER_BYTES..]) {
+        None => Ok(()),
+        Some(slice) => Err(ReadError::Damaged(Damage::Slice(slice as u32))),
+    }
+}
+
+fn judge_header(block: &[u8], cluster: ClusterId, at: FrameAddress) -> Result<HeaderView<'_>, ReadError> {
+    let view = match HeaderView::parse(block) {
+        Ok(view) => view,
+        Err(FormatError::Hole) => return Err(ReadError::Missing),
+        Err(error) => return Err(ReadError::Damaged(Damage::Header(error))),
+    };
+    match misplaced(&view, cluster, at) {
+        None => Ok(view),
+        Some(what) => Err(ReadError::Damaged(Damage::Misplaced(what))),
+    }
+}
+
 /// What of its address a frame does not agree with, if anything.
-pub(super) fn misplaced(view: &HeaderView<'_>, cluster: types::ClusterId, at: FrameAddress) -> Option<&'static str> {
+pub(super) fn misplaced(view: &HeaderView<'_>, cluster: ClusterId, at: FrameAddress) -> Option<&'static str> {
     let says = view.address();
     if view.cluster() != cluster {
         Some("cluster")

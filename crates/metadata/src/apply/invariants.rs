@@ -7,6 +7,7 @@ use crate::shard::KeyRange;
 use crate::tree::Read;
 use std::collections::{BTreeMap, BTreeSet};
 use types::AttemptId;
+use types::cluster::NodeState;
 
 /// A manifest row: index of its first part; body and size of each.
 type Chunk = (u32, Vec<(BodyId, u64)>);
@@ -200,11 +201,33 @@ fn check_root(read: &dyn Read, wrong: &mut Vec<String>) -> Result<(), ReadError>
             wrong.push(format!("bucket {} is not found by its name", bucket.id));
         }
     }
+    check_map(read, wrong)?;
     for user in root::users(read) {
         let user = user?;
         if root::user_by_access_key(read, &user.access_key)?.as_ref() != Some(&user) {
             wrong.push(format!("user {} is not found by the access key", user.account.display_name));
         }
+    }
+    Ok(())
+}
+
+fn check_map(read: &dyn Read, wrong: &mut Vec<String>) -> Result<(), ReadError> {
+    let Some(map) = root::map(read)? else { return Ok(()) };
+    let last = root::cluster(read)?.map_or(0, |head| head.last_node);
+    let mut keys = BTreeSet::new();
+    for node in map.nodes.values() {
+        if !keys.insert(node.key) || node.id > last {
+            wrong.push(format!("node {} has another's key or an id that was not given", node.id));
+        }
+    }
+    for disk in map.disks.values() {
+        let owner = map.nodes.get(&disk.node).map(|node| node.state);
+        if owner.is_none() || (owner == Some(NodeState::Removed) && disk.state.is_here()) {
+            wrong.push(format!("disk {} is in service on a node that is not", disk.id));
+        }
+    }
+    if map.members().next().is_none() {
+        wrong.push("the cluster has no node".to_owned());
     }
     Ok(())
 }

@@ -22,9 +22,9 @@ pub use invariants::check_invariants;
 
 use crate::command::{Command, Entry, Outcome, Refusal};
 use crate::directory::Directory;
-use crate::format::{FormatError, family};
+use crate::format::{FormatError, family, key as row_key};
 use crate::read::{self, ReadError};
-use crate::shard::{ROOT, Shard, ShardId, StateMachine};
+use crate::shard::{ROOT, Shard, ShardId, Spans, StateMachine};
 use crate::tree::{Read, TreeError, WriteBatch};
 use draft::Work;
 use std::sync::Arc;
@@ -73,6 +73,16 @@ impl StateMachine for Schema {
         |key| matches!(key.first(), Some(&(family::SHARD | family::FENCES | family::BUCKET_ROWS)))
     }
 
+    fn spans(&self) -> Spans {
+        spans
+    }
+
+    fn installed(&mut self, shard: &Shard, read: &dyn Read) {
+        if shard.id == ROOT {
+            self.failed = self.directory.refill(read).err().map(TreeError::from);
+        }
+    }
+
     fn last_stamp_ms(&self, shard: ShardId, read: &dyn Read) -> Result<u64, TreeError> {
         Ok(read::shard::state(read, shard)?.last_stamp_ms)
     }
@@ -81,9 +91,24 @@ impl StateMachine for Schema {
         self.failed = self.directory.fill(read).err().map(TreeError::from);
     }
 
-    fn applied(&mut self, _shard: &Shard, entry: &Entry, outcome: &Outcome, _read: &dyn Read) {
-        self.directory.applied(entry, outcome);
+    fn applied(&mut self, _shard: &Shard, entry: &Entry, outcome: &Outcome, read: &dyn Read) {
+        self.directory.applied(entry, outcome, read);
     }
+}
+
+/// Key ranges of a shard's rows: those that carry its number, and root's families or the keys of its range.
+fn spans(shard: &Shard) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let of_shard = [family::SHARD, family::FENCES, family::OUTBOX, family::BUCKET_ROWS].map(|family| {
+        let from = row_key::of_shard(family, shard.id, &[]);
+        (from.clone(), row_key::successor(from))
+    });
+    let mut spans: Vec<_> = of_shard.into();
+    if shard.id == ROOT {
+        spans.push((vec![family::COUNTERS], vec![family::ROOT_END]));
+    } else {
+        spans.extend((family::CURRENT..=family::CONDEMNED).map(|family| row_key::range_bounds(family, &shard.range)));
+    }
+    spans
 }
 
 /// Why an entry is not done.

@@ -1,4 +1,4 @@
-//! Buckets and accounts in memory, as of the last applied entry of root.
+//! Buckets, accounts and the cluster map in memory, as of the last applied entry of root.
 //!
 //! Promises: readers never wait; what an answered entry changed is seen by every read that begins after the answer, if
 //! [`Directory::applied`] was called before it. Refuses to know: who asks and whether it may.
@@ -8,10 +8,12 @@ mod table;
 use crate::command::{Command, Entry, Outcome, RootCommand};
 use crate::read::{ReadError, root};
 use crate::tree::Read;
+use arc_swap::ArcSwapOption;
 use std::sync::Arc;
 use table::Table;
 use types::account::Credential;
 use types::bucket::BucketInfo;
+use types::cluster::Map;
 use types::{BucketId, BucketName};
 
 /// Buckets by name and id, accounts by name and access key. Root's own credential is configuration and not in here.
@@ -21,6 +23,7 @@ pub struct Directory {
     names: Table<u64, BucketName>,
     users: Table<String, Arc<Credential>>,
     access_keys: Table<String, Arc<Credential>>,
+    map: ArcSwapOption<Map>,
 }
 
 impl Directory {
@@ -39,18 +42,49 @@ impl Directory {
         for user in root::users(read) {
             self.set_user(user?);
         }
+        self.map.store(root::map(read)?.map(Arc::new));
         Ok(())
     }
 
-    /// Follows an entry that was applied. To be called in the order of root's log, before its proposer is answered.
-    pub fn applied(&self, entry: &Entry, outcome: &Outcome) {
+    /// Takes up what the rows hold instead of what they held before: they were exchanged. Readers meanwhile find some of both.
+    pub fn refill(&self, read: &dyn Read) -> Result<(), ReadError> {
+        let (buckets, users) = (self.buckets(), self.users());
+        for bucket in buckets {
+            if root::bucket(read, bucket.id)?.is_none() {
+                self.remove_bucket(bucket.id);
+            }
+        }
+        for user in users {
+            self.remove_user(&user.account.display_name);
+        }
+        self.fill(read)
+    }
+
+    /// Follows an entry that was applied. To be called in the order of root's log, before its proposer is answered; `read` sees the
+    /// entry's rows, and may see later ones.
+    pub fn applied(&self, entry: &Entry, outcome: &Outcome, read: &dyn Read) {
         let Command::Root(command) = &entry.command else { return };
         match (command, outcome) {
             (_, Outcome::Bucket(info)) => self.set_bucket(info.clone()),
             (RootCommand::DeleteBucket { bucket, .. }, Outcome::Done) => self.remove_bucket(*bucket),
             (RootCommand::CreateUser(user), Outcome::Done) => self.set_user(user.clone()),
             (RootCommand::DeleteUser(name), Outcome::Done) => self.remove_user(name),
+            (RootCommand::Cluster(_), Outcome::Map(_)) => self.read_map(read),
             _ => {}
+        }
+    }
+
+    /// The cluster map; `None` before its birth.
+    pub fn map(&self) -> Option<Arc<Map>> {
+        self.map.load_full()
+    }
+
+    /// The rows were written a moment ago; if they cannot be read the tree is failing and says so elsewhere, and the older map,
+    /// which is known by its epoch, is the best there is.
+    fn read_map(&self, read: &dyn Read) {
+        match root::map(read) {
+            Ok(map) => self.map.store(map.map(Arc::new)),
+            Err(error) => tracing::error!(%error, "the cluster map cannot be read; an older one is used"),
         }
     }
 

@@ -8,7 +8,7 @@ use super::{FormatError, family};
 use crate::rows::{BodyId, Home};
 use crate::shard::{KeyRange, ShardId};
 use std::borrow::Cow;
-use types::{AttemptId, BucketId, GroupId, NodeId, ObjectKey};
+use types::{AttemptId, BucketId, DiskId, GroupId, NodeId, ObjectKey, TokenId};
 
 /// Family and bucket before the key.
 pub const HEAD_BYTES: usize = 9;
@@ -236,6 +236,26 @@ pub fn session(node: NodeId) -> Vec<u8> {
 /// Record of a group.
 pub fn group(group: GroupId) -> Vec<u8> {
     root(family::GROUPS, &group.0.to_be_bytes())
+}
+
+/// Head of the cluster map.
+pub fn cluster() -> Vec<u8> {
+    root(family::CLUSTER, &[0])
+}
+
+/// A node of the cluster map.
+pub fn node(node: NodeId) -> Vec<u8> {
+    root(family::NODES, &node.to_be_bytes())
+}
+
+/// A disk of the cluster map.
+pub fn disk(disk: DiskId) -> Vec<u8> {
+    root(family::DISKS, &disk.0.to_be_bytes())
+}
+
+/// A join token.
+pub fn token(token: TokenId) -> Vec<u8> {
+    root(family::TOKENS, &token.0.to_be_bytes())
 }
 
 /// A row's key taken apart.

@@ -88,4 +88,14 @@ pub mod family {
     pub const SESSIONS: u8 = 0x26;
     /// Records of extent groups.
     pub const GROUPS: u8 = 0x27;
+    /// Head of the cluster map.
+    pub const CLUSTER: u8 = 0x28;
+    /// Nodes of the cluster map, by id.
+    pub const NODES: u8 = 0x29;
+    /// Disks of the cluster map, by id.
+    pub const DISKS: u8 = 0x2A;
+    /// Join tokens, by id.
+    pub const TOKENS: u8 = 0x2B;
+    /// Every family from `COUNTERS` up to here, excluded, is root's.
+    pub const ROOT_END: u8 = 0x80;
 }

@@ -2,7 +2,8 @@
 
 use super::{FormatError, family};
 use crate::rows::{
-    BucketRow, CompletedUpload, CondemnedRow, GroupRecord, ManifestRow, OutboxRow, OwnerRow, PartRow, UploadRow,
+    BucketRow, ClusterRow, CompletedUpload, CondemnedRow, GroupRecord, ManifestRow, OutboxRow, OwnerRow, PartRow,
+    TokenRow, UploadRow,
 };
 use bytes::Bytes;
 use serde::Serialize;
@@ -10,6 +11,7 @@ use serde::de::DeserializeOwned;
 use types::BucketId;
 use types::account::Credential;
 use types::bucket::BucketInfo;
+use types::cluster::{Disk, Node};
 
 /// A row's value as bytes.
 pub trait RowValue: Sized {
@@ -68,6 +70,10 @@ postcard_rows! {
     BucketInfo: BUCKETS, 1;
     Credential: USERS, 1;
     GroupRecord: GROUPS, 1;
+    ClusterRow: CLUSTER, 1;
+    Node: NODES, 1;
+    Disk: DISKS, 1;
+    TokenRow: TOKENS, 1;
     Counter: COUNTERS, 1;
     Name: ACCESS_KEYS, 1;
 }

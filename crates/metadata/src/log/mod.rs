@@ -6,12 +6,15 @@
 //! Refuses to know: what entries mean; when they are applied.
 
 pub mod format;
+mod read;
 mod recover;
+mod runs;
 mod segment;
 mod set;
 mod state;
 
 pub use recover::{Damage, Recovered};
+pub(crate) use set::append_in_parts;
 pub use set::{LogSet, OpenedSet, SetError};
 pub use state::LogState;
 
@@ -19,8 +22,9 @@ use crate::dirs::create_durable;
 use crate::shard::ShardId;
 use env::buf::AlignedBuf;
 use env::disk::{Disk, DiskFile, is_transient};
-use format::{FIRST_FRAME, FrameHeader, Item, Position, SegmentHeader, frame_bytes};
+use format::{BLOCK_BYTES, FIRST_FRAME, FRAME_HEADER_BYTES, FrameHeader, Item, Position, SegmentHeader, frame_bytes};
 use recover::Scan;
+use runs::Runs;
 use segment::SegmentFile;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -34,7 +38,7 @@ const SPARES: usize = 3;
 /// Unused segment files kept: about what lies between two flushes, so that in the long run no file is made or removed.
 const SPARES_MAX: usize = 6;
 /// Kept free at the end of each segment for the frame that says which one is next.
-const END_BYTES: u32 = format::BLOCK_BYTES as u32;
+const END_BYTES: u32 = BLOCK_BYTES as u32;
 
 /// Where and how a log is kept.
 #[derive(Clone, Debug)]
@@ -106,6 +110,22 @@ struct Segment {
     highest: BTreeMap<ShardId, u64>,
 }
 
+impl Segment {
+    /// Entries from `index` on are replaced: they keep the segment no longer.
+    fn forget_from(&mut self, shard: ShardId, index: u64) {
+        if let Some(highest) = self.highest.get_mut(&shard) {
+            *highest = (*highest).min(index);
+        }
+    }
+
+    /// Entries up to `index` are truncated.
+    fn forget_through(&mut self, shard: ShardId, index: u64) {
+        if self.highest.get(&shard).is_some_and(|highest| *highest <= index) {
+            self.highest.remove(&shard);
+        }
+    }
+}
+
 /// One folder's log. One owner.
 pub struct Log {
     config: LogConfig,
@@ -115,6 +135,8 @@ pub struct Log {
     spares: Vec<SegmentFile>,
     next_name: u64,
     state: LogState,
+    /// Where the entries are.
+    runs: Runs,
     /// Where the next frame goes.
     at: Position,
     /// The last frame.
@@ -163,6 +185,7 @@ impl Log {
         let mut log = Log::empty(config, header.log);
         log.spares = spares;
         log.state = verdict.recovered.state.clone();
+        log.runs = verdict.runs;
         log.previous = verdict.last;
         log.adopt(scans, verdict.oldest, verdict.highest);
         log.next_name = log.highest_name()? + 1;
@@ -188,6 +211,7 @@ impl Log {
             spares: Vec::new(),
             next_name: 0,
             state: LogState::default(),
+            runs: Runs::default(),
             at: Position::default(),
             previous: Position::default(),
             synced: Position::default(),
@@ -218,22 +242,11 @@ impl Log {
         &self.state
     }
 
-    /// Index of the last entry of each shard, whether truncated or not.
-    fn last_indices(&self) -> BTreeMap<ShardId, u64> {
-        let mut last: BTreeMap<ShardId, u64> =
-            self.state.truncated.iter().map(|(shard, (index, _))| (*shard, *index)).collect();
-        for (shard, index) in self.segments.iter().flat_map(|segment| &segment.highest) {
-            let known = last.entry(*shard).or_default();
-            *known = (*known).max(*index);
-        }
-        last
-    }
-
     /// Most bytes of items that one append takes.
     pub fn append_max_bytes(&self) -> usize {
         let room = self.config.segment_bytes - FIRST_FRAME - END_BYTES;
         let state: usize = self.state.items().iter().map(Item::encoded_bytes).sum();
-        (room as usize).saturating_sub(frame_bytes(state) + format::FRAME_HEADER_BYTES)
+        (room as usize).saturating_sub(frame_bytes(state) + FRAME_HEADER_BYTES)
     }
 
     /// Makes room for appends of `bytes` of items in all, so that they cannot fail for want of space.
@@ -266,7 +279,11 @@ impl Log {
         let done = self.write_frame(items);
         self.guard(done)?;
         self.stats.appends += 1;
-        items.iter().for_each(|item| self.note(item));
+        let (at, frame) = (self.previous, frame_bytes(bytes) as u32);
+        for item in items {
+            self.note(item);
+            self.runs.note(item, at, frame);
+        }
         Ok(())
     }
 
@@ -342,14 +359,24 @@ impl Log {
 
     fn note(&mut self, item: &Item) {
         self.state.absorb(item);
-        let (shard, index) = match item {
-            Item::Entry(entry) => (entry.shard, entry.index),
-            Item::Local(shard, after, _) => (*shard, *after),
-            _ => return,
-        };
-        if let Some(segment) = self.segments.back_mut() {
-            let highest = segment.highest.entry(shard).or_default();
-            *highest = (*highest).max(index);
+        let Some(current) = self.segments.back_mut() else { return };
+        match item {
+            Item::Entry(entry) => {
+                let highest = current.highest.entry(entry.shard).or_default();
+                let replaces = self.runs.last(entry.shard) >= entry.index;
+                *highest = if replaces { entry.index } else { (*highest).max(entry.index) };
+                if replaces {
+                    self.segments.iter_mut().for_each(|segment| segment.forget_from(entry.shard, entry.index));
+                }
+            }
+            Item::Local(shard, after, _) => {
+                let highest = current.highest.entry(*shard).or_default();
+                *highest = (*highest).max(*after);
+            }
+            Item::Truncated(shard, index, _) => {
+                self.segments.iter_mut().for_each(|segment| segment.forget_through(*shard, *index));
+            }
+            _ => {}
         }
     }
 
@@ -456,11 +483,11 @@ impl Log {
         if self.buffer.capacity() < total {
             self.buffer = AlignedBuf::new(total.next_power_of_two());
         }
-        let end = format::FRAME_HEADER_BYTES + payload_bytes;
+        let end = FRAME_HEADER_BYTES + payload_bytes;
         // What the last frame left is overwritten by header, items and padding.
         self.buffer.set_len_for_overwrite(total);
         self.buffer[end..].fill(0);
-        let mut payload = &mut self.buffer[format::FRAME_HEADER_BYTES..end];
+        let mut payload = &mut self.buffer[FRAME_HEADER_BYTES..end];
         items.iter().for_each(|item| item.encode(&mut payload));
         assert!(payload.is_empty(), "an item is shorter than it says");
         let header = FrameHeader {
@@ -471,8 +498,8 @@ impl Log {
             payload_bytes: payload_bytes as u32,
             items: items.len() as u32,
         };
-        let bytes = header.encode(&self.buffer[format::FRAME_HEADER_BYTES..end]);
-        self.buffer[..format::FRAME_HEADER_BYTES].copy_from_slice(&bytes);
+        let bytes = header.encode(&self.buffer[FRAME_HEADER_BYTES..end]);
+        self.buffer[..FRAME_HEADER_BYTES].copy_from_slice(&bytes);
         self.current()?.file.write_at(&self.buffer, u64::from(self.at.offset))?;
         self.stats.bytes += total as u64;
         self.previous = self.at;

@@ -7,6 +7,7 @@
 use super::format::{
     BLOCK_BYTES, FIRST_FRAME, FRAME_HEADER_BYTES, FrameHeader, Item, LogEntry, Position, SegmentHeader,
 };
+use super::runs::Runs;
 use super::segment::SegmentFile;
 use super::state::LogState;
 use crate::shard::ShardId;
@@ -79,6 +80,8 @@ pub(super) struct Verdict {
     pub(super) oldest: u64,
     /// Highest index of an entry or local record, by segment and shard.
     pub(super) highest: BTreeMap<u64, BTreeMap<ShardId, u64>>,
+    /// Where the entries are.
+    pub(super) runs: Runs,
 }
 
 /// Reads all frames of a segment.
@@ -179,8 +182,8 @@ pub(super) fn judge(scans: &mut [Scan]) -> Result<Verdict, Damage> {
     if let Some(next) = walk.ended {
         return Err(walk.damage(format!("segment {next} is missing"), &[], 0));
     }
-    let Walk { recovered, last, highest, end, .. } = walk;
-    Ok(Verdict { recovered, end, last, oldest, highest })
+    let Walk { recovered, last, highest, end, runs, .. } = walk;
+    Ok(Verdict { recovered, end, last, oldest, highest, runs })
 }
 
 /// The largest that any header or frame says. Frames behind a gap do not count: they may not have been synced, and what they
@@ -214,6 +217,7 @@ struct Walk {
     /// The segment that the last frame says is next, if it is the last frame of all.
     ended: Option<u64>,
     highest: BTreeMap<u64, BTreeMap<ShardId, u64>>,
+    runs: Runs,
 }
 
 impl Walk {
@@ -260,7 +264,9 @@ impl Walk {
         }
         self.last = at;
         self.ended = None;
+        let frame_bytes = frame.header.frame_bytes() as u32;
         for item in frame.items {
+            self.runs.note(&item, at, frame_bytes);
             self.absorb(at.segment, item);
         }
     }
@@ -269,12 +275,19 @@ impl Walk {
         self.recovered.state.absorb(&item);
         match item {
             Item::Entry(entry) => {
-                self.note(segment, entry.shard, entry.index);
                 let entries = self.recovered.entries.entry(entry.shard).or_default();
-                while entries.back().is_some_and(|last| last.index >= entry.index) {
+                let (shard, index) = (entry.shard, entry.index);
+                let replaces = entries.back().is_some_and(|last| last.index >= index);
+                while entries.back().is_some_and(|last| last.index >= index) {
                     entries.pop_back();
                 }
                 entries.push_back(entry);
+                if replaces {
+                    // Those keep their segments no longer.
+                    let highest = self.highest.values_mut().filter_map(|highest| highest.get_mut(&shard));
+                    highest.for_each(|highest| *highest = (*highest).min(index));
+                }
+                self.note(segment, shard, index);
             }
             Item::Local(shard, after, data) => {
                 self.note(segment, shard, after);
@@ -285,6 +298,11 @@ impl Walk {
                     entries.retain(|entry| entry.index > index);
                 }
                 self.recovered.locals.retain(|(of, after, _)| *of != shard || *after > index);
+                for highest in self.highest.values_mut() {
+                    if highest.get(&shard).is_some_and(|highest| *highest <= index) {
+                        highest.remove(&shard);
+                    }
+                }
             }
             Item::End(next) => self.ended = Some(next),
             Item::HardState(..) | Item::Oldest(_) | Item::LogSet(_) => {}

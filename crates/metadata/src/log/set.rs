@@ -10,7 +10,7 @@ use super::{Log, LogError, LogStats, OpenError, Recovered};
 use crate::shard::ShardId;
 use env::disk::DiskFile;
 use env::tasks::{Tasks, Worker};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -176,6 +176,32 @@ impl LogSet {
         self.change_members()
     }
 
+    /// Entries of a shard as [`Log::read`] gives them, from the first folder that has them.
+    pub fn read(&self, shard: ShardId, low: u64, high: u64, max_bytes: u64) -> Vec<LogEntry> {
+        for member in &self.members {
+            match member.log.read(shard, low, high, max_bytes) {
+                Ok(found) if found.is_empty() => {}
+                Ok(found) => return found,
+                Err(e) => {
+                    tracing::error!(folder = member.folder, error = %e, "entries of the log cannot be read again")
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    /// See [`Log::first_within`], of one folder.
+    pub fn first_within(&self, folder: usize, shard: ShardId, bytes: u64) -> Option<u64> {
+        let member = self.members.iter().find(|member| member.folder == folder)?;
+        member.log.first_within(shard, bytes)
+    }
+
+    /// Index after which the shard's log begins in the folder that goes back the furthest.
+    pub fn truncated(&self, shard: ShardId) -> u64 {
+        let begins = |member: &Member| member.log.state().truncated.get(&shard).map_or(0, |(index, _)| *index);
+        self.members.iter().map(begins).min().unwrap_or(0)
+    }
+
     /// Folders in the set.
     pub fn folders(&self) -> Vec<usize> {
         self.members.iter().map(|member| member.folder).collect()
@@ -271,24 +297,24 @@ impl LogSet {
     }
 }
 
-/// Brings all members to what the most advanced one holds. They took the same appends in the same order, so one has them all.
+/// Brings all members to what the most advanced one holds. They took the same appends in the same order, so one has them all;
+/// and they differ only by what was not acknowledged, as an append counts when all have it.
 fn level(members: Vec<(Member, Recovered)>) -> Result<(Vec<Member>, Recovered), LogError> {
     let (mut logs, mut found): (Vec<Member>, Vec<Recovered>) = members.into_iter().unzip();
-    let best = (0..found.len()).max_by_key(|index| progress(&found[*index])).unwrap_or(0);
-    let mut best = found.swap_remove(best.min(found.len() - 1));
+    let chosen = (0..found.len()).max_by_key(|index| progress(&found[*index])).unwrap_or(0);
+    let mut best = Recovered::default();
+    std::mem::swap(&mut best, &mut found[chosen]);
     // The others may go back further: each is truncated by the flushes of its own tree.
-    for recovered in found {
-        for (shard, older) in recovered.entries {
-            let entries = best.entries.entry(shard).or_default();
-            let first = entries.front().map_or(u64::MAX, |entry| entry.index);
-            older.into_iter().rev().filter(|entry| entry.index < first).for_each(|entry| entries.push_front(entry));
+    for recovered in &found {
+        for (shard, older) in &recovered.entries {
+            let entries = best.entries.entry(*shard).or_default();
+            let (first, mark) = (entries.front().map(|entry| entry.index), best.state.truncated.get(shard));
+            let first = first.unwrap_or_else(|| mark.map_or(0, |(index, _)| *index) + 1);
+            older.iter().rev().filter(|entry| entry.index < first).for_each(|entry| entries.push_front(entry.clone()));
         }
     }
-    for member in &mut logs {
-        let held = member.log.last_indices();
-        let missing = |entry: &&LogEntry| held.get(&entry.shard).is_none_or(|last| entry.index > *last);
-        let entries = best.entries.values().flatten().filter(missing).cloned().map(Item::Entry);
-        let items: Vec<Item> = entries.collect();
+    for (index, member) in logs.iter_mut().enumerate().filter(|(index, _)| *index != chosen) {
+        let items = lacking(&found[index], &best);
         let states = best.state.hard_states.iter().map(|(shard, state)| Item::HardState(*shard, *state));
         if items.is_empty() && member.log.state().hard_states == best.state.hard_states {
             continue;
@@ -298,17 +324,40 @@ fn level(members: Vec<(Member, Recovered)>) -> Result<(Vec<Member>, Recovered), 
     Ok((logs, best))
 }
 
-/// How far a log has come: grows with every append that holds entries or terms.
-fn progress(recovered: &Recovered) -> u64 {
+/// What makes the entries of `own` those of `best`, above its own marks.
+fn lacking(own: &Recovered, best: &Recovered) -> Vec<Item> {
+    let (nothing, mut marks, mut items) = (VecDeque::new(), Vec::new(), Vec::new());
+    let shards: BTreeSet<&ShardId> = own.entries.keys().chain(best.entries.keys()).collect();
+    for shard in shards {
+        let mark = own.state.truncated.get(shard).copied().unwrap_or_default();
+        let has = own.entries.get(shard).unwrap_or(&nothing);
+        let wanted = best.entries.get(shard).unwrap_or(&nothing).iter().filter(|entry| entry.index > mark.0);
+        let same = has.iter().zip(wanted.clone()).take_while(|(a, b)| (a.index, a.term) == (b.index, b.term)).count();
+        let rest = wanted.clone().skip(same).cloned();
+        if has.len() > same && wanted.clone().count() == same {
+            // It has more: the first of these marks removes all, the second lets the log begin again where it did.
+            let last = has.back().map_or(mark, |entry| (entry.index, entry.term));
+            marks.extend([last, mark].map(|(index, term)| Item::Truncated(*shard, index, term)));
+            items.extend(wanted.cloned().map(Item::Entry));
+        } else {
+            items.extend(rest.map(Item::Entry));
+        }
+    }
+    // In front, so that no append separates the two.
+    marks.extend(items);
+    marks
+}
+
+/// How far a log has come: terms and commits never go back, and while they stay entries are added.
+fn progress(recovered: &Recovered) -> (u64, u64) {
     let truncated = &recovered.state.truncated;
     let last = |shard: &ShardId| {
         let entry = recovered.entries.get(shard).and_then(|entries| entries.back());
         entry.map_or_else(|| truncated.get(shard).map_or(0, |(index, _)| *index), |entry| entry.index)
     };
-    let shards: std::collections::BTreeSet<&ShardId> = truncated.keys().chain(recovered.entries.keys()).collect();
-    let indices: u64 = shards.into_iter().map(last).sum();
+    let shards: BTreeSet<&ShardId> = truncated.keys().chain(recovered.entries.keys()).collect();
     let states = recovered.state.hard_states.values().map(|state| state.term + state.commit);
-    indices + states.sum::<u64>()
+    (states.sum(), shards.into_iter().map(last).sum())
 }
 
 /// Appends more than one append may hold.

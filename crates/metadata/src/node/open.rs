@@ -3,26 +3,28 @@
 //! Promises: nothing is answered or served before every tree holds what its log holds. An empty folder is made into a store
 //! only at birth. Refuses to know: what entries mean.
 
+use super::history::{History, last_entry};
 use super::refill::refill;
 use super::space::Space;
-use super::{FolderConfig, Inner, MetadataConfig, Session};
+use super::{Birth, FolderConfig, Inner, MetadataConfig, Session};
 use crate::cache::ObjectCache;
 use crate::dirs::create_durable;
-use crate::limits::{BATCH_PROPOSALS, DRIVER_QUEUE, GATHER_AT_MOST, GATHER_FEW, LOG_SEGMENTS_MIN};
-use crate::log::format::{HardState, LogEntry};
+use crate::limits::{BATCH_PROPOSALS, DRIVER_QUEUE, GATHER_AT_MOST, GATHER_FEW, LOG_SEGMENTS_MIN, MESSAGE_BYTES};
 use crate::log::{Log, LogConfig, LogError, LogSet, OpenError, OpenedSet, Recovered, SetError};
 use crate::rows::Home;
 use crate::shard::applier::{Applier, Folder, ToApply};
-use crate::shard::driver::{Driver, FoundGroup, ToDriver};
+use crate::shard::driver::{Driver, ToDriver};
 use crate::shard::flusher::{Flusher, Slot, Slots, has_room};
-use crate::shard::group::{Committed, What};
+use crate::shard::group::GroupConfig;
+use crate::shard::install;
+use crate::shard::members::{Members, read_members};
 use crate::shard::rows::{Applied, put_applied, put_shard, read_shards};
 use crate::shard::shared::Shared;
-use crate::shard::{KeyRange, ROOT, Shard, ShardId, StateMachine};
+use crate::shard::{KeyRange, ROOT, Shard, ShardId, Spans, StateMachine};
 use crate::tree::{LsmConfig, LsmTree, MemTree, Snapshot, Tree, TreeError, WriteBatch};
 use env::tasks::{Gather, Worker};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -108,10 +110,13 @@ impl Place {
 }
 
 /// A folder whose log is in the set.
-struct Found {
+pub(super) struct Found {
     folder: usize,
     tree: Arc<dyn Tree>,
-    shards: BTreeMap<ShardId, (Shard, Applied)>,
+    pub(super) shards: BTreeMap<ShardId, (Shard, Applied)>,
+    pub(super) members: BTreeMap<ShardId, Members>,
+    /// Shards whose rows came by a snapshot that the log does not know of yet.
+    pub(super) ahead: BTreeMap<ShardId, Applied>,
 }
 
 pub(super) fn open(mut config: MetadataConfig, machine: Box<dyn StateMachine>) -> Result<Inner, StartError> {
@@ -134,7 +139,7 @@ pub(super) fn open(mut config: MetadataConfig, machine: Box<dyn StateMachine>) -
     let mut opened = LogSet::open(&config.env.tasks, logs, config.lost)?;
     let mut found = Vec::new();
     for folder in opened.set.folders() {
-        match find(&config, folder, &places[folder], &opened) {
+        match find(&config, folder, &places[folder], &opened, machine.spans()) {
             Ok(tree) => found.push(tree),
             // The last folder stays, however bad its tree is.
             Err(e) if opened.set.folders().len() == 1 => return Err(e),
@@ -144,24 +149,25 @@ pub(super) fn open(mut config: MetadataConfig, machine: Box<dyn StateMachine>) -
             }
         }
     }
-    let Recovered { state, entries, .. } = opened.recovered;
+    let mut history = History::new(&opened);
     let (mut set, mut outside) = (opened.set, opened.outside);
-    let Replayed { mut found, failed, applied, machine } = replay_all(&config, found, &entries, machine)?;
+    history.catch_up(&found, &mut set)?;
+    let Replayed { mut found, failed, applied, machine } = replay_all(&config, found, &history, machine)?;
     for (folder, reason) in failed {
         set.exclude(folder)?;
         outside.push((folder, reason));
     }
     for (folder, reason) in outside {
         let filled = match &places[folder] {
-            Ok(place) => refill(&config, folder, place, &found[0].tree, &applied, &state.hard_states, &mut set),
+            Ok(place) => refill(&config, folder, place, &found[0].tree, &applied, &history, &mut set),
             Err(e) => Err(io::Error::new(e.kind(), e.to_string()).into()),
         };
         match filled {
-            Ok(tree) => found.push(Found { folder, tree, shards: found[0].shards.clone() }),
+            Ok(tree) => found.push(Found { folder, tree, ..found[0].again() }),
             Err(e) => tracing::error!(folder, %reason, error = %e, "a metadata folder is not in use"),
         }
     }
-    start(config, found, applied, state.hard_states, set, machine)
+    start(config, found, applied, history, set, machine)
 }
 
 fn open_logs(config: &MetadataConfig, places: &[io::Result<Place>]) -> Vec<Result<(Log, Recovered), OpenError>> {
@@ -172,19 +178,39 @@ fn open_logs(config: &MetadataConfig, places: &[io::Result<Place>]) -> Vec<Resul
     places.iter().map(open).collect()
 }
 
-/// Opens the tree of a folder in the set and compares it with the log.
+/// Opens the tree of a folder in the set, ends what a crash interrupted there, and compares it with the log.
 fn find(
     config: &MetadataConfig,
     folder: usize,
     place: &io::Result<Place>,
     opened: &OpenedSet,
+    spans: Spans,
 ) -> Result<Found, StartError> {
     let place = place.as_ref().map_err(|e| io::Error::new(e.kind(), e.to_string()))?;
     let tree = place.tree(config)?;
-    let shards = read_shards(&Snapshot::published(&tree))?;
+    install::recover(folder, &tree, spans, config.memtable_bytes).map_err(StartError::Contradiction)?;
+    let rows = Snapshot::published(&tree);
+    let shards = read_shards(&rows)?;
+    let mut members = BTreeMap::new();
+    for shard in shards.keys() {
+        // A group that never had other members says nothing of them.
+        let row = read_members(&rows, *shard)?;
+        members.insert(*shard, row.unwrap_or_else(|| Members::single(config.node)));
+    }
     let nothing = BTreeMap::new();
-    check(folder, &shards, opened.truncated.get(&folder).unwrap_or(&nothing), &opened.recovered)?;
-    Ok(Found { folder, tree, shards })
+    let truncated = opened.truncated.get(&folder).unwrap_or(&nothing);
+    let ahead = check(folder, &rows, &shards, truncated, &opened.recovered)?;
+    if shards.is_empty() && config.peers.is_none() {
+        return Err(StartError::Contradiction(format!("folder {folder}: the tree is empty, the log is not")));
+    }
+    Ok(Found { folder, tree, shards, members, ahead })
+}
+
+impl Found {
+    fn again(&self) -> Found {
+        let (tree, shards, members) = (self.tree.clone(), self.shards.clone(), self.members.clone());
+        Found { folder: self.folder, tree, shards, members, ahead: BTreeMap::new() }
+    }
 }
 
 /// No store was ever complete here.
@@ -206,7 +232,11 @@ fn birth(config: &MetadataConfig, places: &[io::Result<Place>]) -> Result<(), St
             return Err(StartError::Contradiction("there are rows, but the log is gone".to_owned()));
         }
         let mut batch = WriteBatch::default();
-        for shard in first_shards(&config.splits) {
+        let shards = match config.birth {
+            Birth::First => first_shards(&config.splits),
+            Birth::Joining => Vec::new(),
+        };
+        for shard in shards {
             put_shard(&mut batch, &shard);
             put_applied(&mut batch, shard.id, (0, 0));
         }
@@ -233,37 +263,42 @@ fn first_shards(splits: &[Home]) -> Vec<Shard> {
     [Shard { id: ROOT, range: KeyRange::ALL, version: 1 }].into_iter().chain(data).collect()
 }
 
-/// The log of each shard begins at or before what the tree holds and reaches at least that far.
+/// The log of each shard begins at or before what the tree holds and reaches at least that far, by the same entry; or the rows came
+/// by a snapshot, as a mark in the tree says, and the log is to follow: those are the answer.
 fn check(
     folder: usize,
+    rows: &Snapshot,
     shards: &BTreeMap<ShardId, (Shard, Applied)>,
     truncated: &BTreeMap<ShardId, Applied>,
     recovered: &Recovered,
-) -> Result<(), StartError> {
-    for (id, (_, (applied, _))) in shards {
-        let begins = truncated.get(id).map_or(0, |(index, _)| *index);
+) -> Result<BTreeMap<ShardId, Applied>, StartError> {
+    let mut ahead = BTreeMap::new();
+    for (id, (_, applied)) in shards {
+        let begins = truncated.get(id).copied().unwrap_or_default();
         let last = last_entry(recovered, *id).0;
-        if begins > *applied || last < *applied {
+        let mut entries = recovered.entries.get(id).into_iter().flatten();
+        let entry = entries.find(|entry| entry.index == applied.0).map(|entry| (entry.index, entry.term));
+        let other = entry.is_some_and(|entry| entry.1 != applied.1);
+        if begins.0 <= applied.0 && last >= applied.0 && !other {
+            continue;
+        }
+        if begins.0 > applied.0 || install::finished(rows, *id)? != Some(*applied) {
             let text = format!(
-                "folder {folder}: the tree holds shard {} up to entry {applied}, the log has {begins} (excluded) to {last}",
-                id.0
+                "folder {folder}: the tree holds shard {} up to entry {applied:?}, the log has {} (excluded) to {last}",
+                id.0, begins.0
             );
             return Err(StartError::Contradiction(text));
         }
+        ahead.insert(*id, *applied);
     }
-    if shards.is_empty() {
-        return Err(StartError::Contradiction(format!("folder {folder}: the tree is empty, the log is not")));
+    let known = recovered.entries.iter().filter(|(_, entries)| !entries.is_empty()).map(|(id, _)| id);
+    match known.chain(truncated.keys()).find(|id| !shards.contains_key(id)) {
+        Some(id) => {
+            Err(StartError::Contradiction(format!("folder {folder}: the log knows shard {}, the tree does not", id.0)))
+        }
+        None => Ok(ahead),
     }
-    Ok(())
 }
-
-fn last_entry(recovered: &Recovered, shard: ShardId) -> Applied {
-    let last = recovered.entries.get(&shard).and_then(VecDeque::back);
-    let truncated = recovered.state.truncated.get(&shard).copied().unwrap_or_default();
-    last.map_or(truncated, |entry| (entry.index, entry.term))
-}
-
-type Entries = BTreeMap<ShardId, VecDeque<LogEntry>>;
 
 /// Folders after replay.
 struct Replayed {
@@ -277,34 +312,55 @@ struct Replayed {
     machine: Box<dyn StateMachine>,
 }
 
-/// Applies to each folder's tree what the log holds beyond it. With one voter every entry of the log is committed.
+/// Applies to each folder's tree what the log holds beyond it and is known committed.
 fn replay_all(
     config: &MetadataConfig,
     folders: Vec<Found>,
-    entries: &Entries,
+    history: &History,
     mut machine: Box<dyn StateMachine>,
 ) -> Result<Replayed, StartError> {
     let (mut found, mut failed) = (Vec::new(), Vec::new());
-    let mut reached: Option<BTreeMap<ShardId, Applied>> = None;
+    let ends = history.ends(config.node, &folders);
+    let by_snapshot = folders.iter().any(|folder| !folder.ahead.is_empty());
+    let mut reached: Vec<BTreeMap<ShardId, Applied>> = Vec::new();
     for folder in folders {
         let mut applier = replayer(config, &folder, machine);
         let disk = &config.folders[folder.folder].disk;
-        let replayed = applier.replay(missing(&folder, entries), |bytes| has_room(&**disk, bytes));
+        let missing = history.missing(&folder.shards, &folder.members, &ends);
+        let replayed =
+            missing.and_then(|missing| applier.replay(missing.into_iter(), |bytes| has_room(&**disk, bytes)));
         let now = applier.applied().clone();
         machine = applier.into_machine();
         match replayed {
             Err(reason) => failed.push((folder.folder, reason)),
-            Ok(()) if reached.get_or_insert_with(|| now.clone()) != &now => {
+            Ok(()) => {
+                reached.push(now);
+                found.push(folder);
+            }
+        }
+    }
+    let Some(furthest) =
+        reached.iter().max_by_key(|reached| reached.values().map(|(index, _)| *index).sum::<u64>()).cloned()
+    else {
+        let reason = failed.first().map(|(_, reason)| reason.clone());
+        return Err(StartError::Contradiction(reason.unwrap_or_else(|| "there is no tree".to_owned())));
+    };
+    let mut kept = Vec::new();
+    for (folder, reached) in found.into_iter().zip(reached) {
+        match (reached == furthest, by_snapshot) {
+            (true, _) => kept.push(folder),
+            // A snapshot was flushed in some folders only when the node stopped.
+            (false, true) => failed.push((folder.folder, "a snapshot is not in it".to_owned())),
+            (false, false) => {
                 let text = format!("folder {} does not reach as far as the others", folder.folder);
                 return Err(StartError::Contradiction(text));
             }
-            Ok(()) => found.push(folder),
         }
     }
-    match (reached, failed.first()) {
-        (None, Some((_, reason))) => Err(StartError::Contradiction(reason.clone())),
-        (reached, _) => Ok(Replayed { found, failed, applied: reached.unwrap_or_default(), machine }),
+    for folder in &mut kept {
+        folder.shards = read_shards(&Snapshot::published(&folder.tree))?;
     }
+    Ok(Replayed { found: kept, failed, applied: furthest, machine })
 }
 
 fn replayer(config: &MetadataConfig, found: &Found, machine: Box<dyn StateMachine>) -> Applier {
@@ -312,45 +368,41 @@ fn replayer(config: &MetadataConfig, found: &Found, machine: Box<dyn StateMachin
     let shards = found.shards.iter().map(|(id, (shard, _))| (*id, shard.clone())).collect();
     let folders = vec![Folder::new(found.folder, found.tree.clone())];
     // Nobody reads through it.
-    let shared = Arc::new(Shared::new(found.tree.clone(), ObjectCache::new(0, 0)));
+    let shared = Arc::new(Shared::new(found.tree.clone(), ObjectCache::new(0, 0), false));
     Applier::new(folders, shards, applied, machine, shared, config.memtable_bytes)
 }
 
-/// What the log holds beyond the folder's tree. Shard by shard: entries of different shards read nothing of each other.
-fn missing<'a>(found: &'a Found, entries: &'a Entries) -> impl Iterator<Item = Committed> + 'a {
-    let missing = |entry: &&LogEntry| found.shards.get(&entry.shard).is_some_and(|(_, at)| entry.index > at.0);
-    entries.values().flatten().filter(missing).map(|entry| Committed {
-        shard: entry.shard,
-        index: entry.index,
-        term: entry.term,
-        what: What::Data(entry.data.clone()),
-        waiting: None,
-    })
-}
-
-/// Leads the shards and starts the workers.
+/// Takes part in the groups and starts the workers.
 fn start(
     config: MetadataConfig,
     found: Vec<Found>,
     applied: BTreeMap<ShardId, Applied>,
-    hard_states: BTreeMap<ShardId, HardState>,
+    history: History,
     set: LogSet,
     machine: Box<dyn StateMachine>,
 ) -> Result<Inner, StartError> {
+    let clustered = config.peers.is_some();
     let objects = ObjectCache::new(config.object_cache_bytes, config.env.random.next_u64());
-    let shared = Arc::new(Shared::new(found[0].tree.clone(), objects));
+    let shared = Arc::new(Shared::new(found[0].tree.clone(), objects, clustered));
     let shards: BTreeMap<ShardId, Shard> =
         found[0].shards.iter().map(|(id, (shard, _))| (*id, shard.clone())).collect();
-    let state = |id: &ShardId| hard_states.get(id).copied().unwrap_or_default();
-    let groups = applied.iter().map(|(id, at)| FoundGroup { shard: *id, state: state(id), applied: *at }).collect();
+    let group_config = GroupConfig {
+        node: config.node,
+        clustered,
+        seed: if clustered { config.env.random.next_u64() } else { 0 },
+        message_bytes: MESSAGE_BYTES.min(set.append_max_bytes() as u64 / 4),
+    };
+    let groups = history.groups(config.node, &found[0].tree, &applied)?;
+    let spans = machine.spans();
     let (mut driver, first) = Driver::start(
-        u64::from(config.node),
+        group_config,
         groups,
         set,
         config.env.clock.clone(),
         shared.clone(),
         config.observer.clone(),
         config.log_bytes,
+        config.peers.clone(),
     )
     .map_err(StartError::Contradiction)?;
     let folders = found.iter().map(|found| Folder::new(found.folder, found.tree.clone())).collect();
@@ -374,11 +426,11 @@ fn start(
         flusher
     };
     let to_driver = slots.driver.clone();
-    applier.connect(spawn, Box::new(move |folder| to_driver.send(ToDriver::Exclude(folder))));
-    // Every batch holds at least one proposal in flight or is one of the few other messages.
+    applier.connect(spawn, Box::new(move |message| to_driver.send(message)));
+    // Every batch holds at least one proposal in flight, came from another node, or is one of the few other messages.
     let apply: Worker<ToApply> =
         Worker::spawn(tasks, "meta-apply", DRIVER_QUEUE, BATCH_PROPOSALS, move |messages| applier.handle(messages));
-    driver.connect(apply.clone());
+    driver.connect(apply.clone(), slots.driver.clone());
     let gather = Gather { few: GATHER_FEW, at_most: GATHER_AT_MOST };
     let log = move |messages| driver.handle(messages);
     let driver: Worker<ToDriver> =
@@ -391,5 +443,5 @@ fn start(
     }
     let (node, session, closed) = (config.node, Mutex::new(Session::default()), Mutex::new(false));
     let space = Space::new(&config);
-    Ok(Inner { space, env: config.env, node, shards, shared, driver, apply, flushers, slots, session, closed })
+    Ok(Inner { space, env: config.env, node, spans, shared, driver, apply, flushers, slots, session, closed })
 }

@@ -4,9 +4,10 @@
 //! left alone, in an older generation. Refuses to know: why it is outside.
 
 use super::MetadataConfig;
+use super::history::History;
 use super::open::{Place, StartError};
-use crate::log::format::{HardState, Item};
-use crate::log::{Log, LogSet};
+use crate::log::format::{Item, LogEntry};
+use crate::log::{Log, LogSet, append_in_parts};
 use crate::shard::ShardId;
 use crate::shard::rows::Applied;
 use crate::tree::{Read, Snapshot, Tree, WriteBatch};
@@ -16,14 +17,14 @@ use std::sync::Arc;
 /// Bytes of rows copied in one batch.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Copies the tree `from`, which holds all shards up to `applied`, the end of their logs, and takes the folder into the set.
+/// Copies the tree `from`, which holds all shards up to `applied`, with the entries behind that, and takes the folder into the set.
 pub(super) fn refill(
     config: &MetadataConfig,
     folder: usize,
     old: &Place,
     from: &Arc<dyn Tree>,
     applied: &BTreeMap<ShardId, Applied>,
-    hard_states: &BTreeMap<ShardId, HardState>,
+    history: &History,
     set: &mut LogSet,
 ) -> Result<Arc<dyn Tree>, StartError> {
     let place = old.next();
@@ -31,10 +32,12 @@ pub(super) fn refill(
     let tree = place.tree(config)?;
     copy(&Snapshot::published(from), &*tree, config.memtable_bytes)?;
     let mut log = Log::create(place.log(config), config.env.random.next_u64())?;
-    let states: Vec<_> = hard_states.iter().map(|(shard, state)| Item::HardState(*shard, *state)).collect();
+    let states: Vec<_> = history.hard_states.iter().map(|(shard, state)| Item::HardState(*shard, *state)).collect();
     log.append(&states)?;
     let marks: Vec<_> = applied.iter().map(|(shard, (index, term))| (*shard, *index, *term)).collect();
     log.truncate(&marks)?;
+    let behind = |entry: &&LogEntry| applied.get(&entry.shard).is_none_or(|(index, _)| entry.index > *index);
+    append_in_parts(&mut log, history.entries.values().flatten().filter(behind).cloned().map(Item::Entry))?;
     set.admit(folder, log)?;
     Ok(tree)
 }

@@ -1,14 +1,15 @@
-//! Rows of root: buckets, accounts, sessions, records of groups.
+//! Rows of root: buckets, accounts, sessions, records of groups, the cluster map.
 
 use super::{ReadError, get, rows};
 use crate::format::key;
 use crate::format::value::{Counter, Name, RowValue};
 use crate::format::{FormatError, family};
-use crate::rows::GroupRecord;
+use crate::rows::{ClusterRow, GroupRecord, TokenRow};
 use crate::tree::{Read, Row};
 use types::account::Credential;
 use types::bucket::BucketInfo;
-use types::{BucketId, BucketName, GroupId, NodeId};
+use types::cluster::{Disk, Map, Node};
+use types::{BucketId, BucketName, DiskId, GroupId, NodeId, TokenId};
 
 /// A bucket by id.
 pub fn bucket(read: &dyn Read, bucket: BucketId) -> Result<Option<BucketInfo>, ReadError> {
@@ -68,5 +69,50 @@ pub fn group(read: &dyn Read, group: GroupId) -> Result<Option<GroupRecord>, Rea
 pub fn groups(read: &dyn Read) -> impl Iterator<Item = Result<(GroupId, GroupRecord), ReadError>> + Send + '_ {
     rows(read, &[family::GROUPS], &[family::GROUPS + 1], |row: &Row| -> Result<_, FormatError> {
         Ok((GroupId(key::trailing_u64(&row.0, 1)?), GroupRecord::decode(&row.1)?))
+    })
+}
+
+/// Head of the cluster map; `None` before its birth.
+pub fn cluster(read: &dyn Read) -> Result<Option<ClusterRow>, ReadError> {
+    get(read, &key::cluster())
+}
+
+/// A node of the cluster map, removed ones too.
+pub fn node(read: &dyn Read, node: NodeId) -> Result<Option<Node>, ReadError> {
+    get(read, &key::node(node))
+}
+
+/// All nodes of the cluster map, by id.
+pub fn nodes(read: &dyn Read) -> impl Iterator<Item = Result<Node, ReadError>> + Send + '_ {
+    rows(read, &[family::NODES], &[family::NODES + 1], |row| Node::decode(&row.1))
+}
+
+/// A disk of the cluster map, lost and removed ones too.
+pub fn disk(read: &dyn Read, disk: DiskId) -> Result<Option<Disk>, ReadError> {
+    get(read, &key::disk(disk))
+}
+
+/// All disks of the cluster map, by id.
+pub fn disks(read: &dyn Read) -> impl Iterator<Item = Result<Disk, ReadError>> + Send + '_ {
+    rows(read, &[family::DISKS], &[family::DISKS + 1], |row| Disk::decode(&row.1))
+}
+
+/// The cluster map as of the position of `read`; `None` before its birth.
+pub fn map(read: &dyn Read) -> Result<Option<Map>, ReadError> {
+    let Some(head) = cluster(read)? else { return Ok(None) };
+    let nodes = nodes(read).map(|node| node.map(|node| (node.id, node))).collect::<Result<_, _>>()?;
+    let disks = disks(read).map(|disk| disk.map(|disk| (disk.id, disk))).collect::<Result<_, _>>()?;
+    Ok(Some(Map { cluster: head.cluster, epoch: head.epoch, version: head.version, nodes, disks }))
+}
+
+/// A join token.
+pub fn token(read: &dyn Read, token: TokenId) -> Result<Option<TokenRow>, ReadError> {
+    get(read, &key::token(token))
+}
+
+/// All join tokens, by id.
+pub fn tokens(read: &dyn Read) -> impl Iterator<Item = Result<(TokenId, TokenRow), ReadError>> + Send + '_ {
+    rows(read, &[family::TOKENS], &[family::TOKENS + 1], |row: &Row| -> Result<_, FormatError> {
+        Ok((TokenId(key::trailing_u64(&row.0, 1)?), TokenRow::decode(&row.1)?))
     })
 }

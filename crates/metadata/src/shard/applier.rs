@@ -4,17 +4,22 @@
 //! only between entries. A tree that fails leaves; if it was the last one, nothing is acknowledged any more and reads go on.
 //! Refuses to know: what entries mean, when they became durable.
 
+use super::driver::ToDriver;
 use super::flusher::{Asked, FlushEnd, FlushJob, Flusher};
 use super::group::{Committed, Waiting, What};
+use super::install::Install;
 use super::kept::{Kept, View};
+use super::members::put_members;
 use super::rows::{Applied, put_applied};
 use super::shared::Shared;
+use super::snapshot::Spans;
 use super::{Shard, ShardId, StateMachine, envelope};
 use crate::cache::Touched;
 use crate::command::{Entry, Outcome};
 use crate::limits::{UNFLUSHED_MEMTABLES, YOUNG_RUNS_MAX};
 use crate::node::ProposeError;
 use crate::tree::{Sequence, Snapshot, Tree, TreeError, WriteBatch};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,6 +42,19 @@ pub(crate) enum ToApply {
     Look,
     /// A flush or compaction of this folder's tree ended.
     Ended(usize, FlushEnd),
+    /// Keep this chunk of a snapshot.
+    Stage {
+        /// Of which shard.
+        shard: ShardId,
+        /// Of which snapshot.
+        id: u64,
+        /// Its place among the chunks.
+        number: u32,
+        /// As it came.
+        chunk: Bytes,
+    },
+    /// All chunks are here: make them the shard's rows, and tell the driver.
+    Install(Box<Install>),
 }
 
 /// One folder's tree.
@@ -77,8 +95,8 @@ pub(crate) struct Applier {
     touched: Touched,
     /// Asked for while flushes were running: begun when those end.
     asked: Vec<oneshot::Sender<Result<(), String>>>,
-    /// Folders whose trees failed, for the driver.
-    lost: Box<dyn FnMut(usize) + Send>,
+    /// Folders whose trees failed, and snapshots that were installed, for the driver.
+    tell: Box<dyn FnMut(ToDriver) + Send>,
 }
 
 struct Done {
@@ -96,7 +114,7 @@ impl Applier {
         shared: Arc<Shared>,
         memtable_bytes: u64,
     ) -> Applier {
-        let lost = Box::new(|_| {});
+        let tell = Box::new(|_| {});
         Applier {
             folders,
             shards,
@@ -107,20 +125,20 @@ impl Applier {
             memtable_bytes,
             touched: Touched::default(),
             asked: Vec::new(),
-            lost,
+            tell,
         }
     }
 
-    /// Gives each folder its flusher, and says whom to tell of lost folders.
+    /// Gives each folder its flusher, and says how the driver is told.
     pub(crate) fn connect(
         &mut self,
         mut flusher: impl FnMut(usize, Arc<dyn Tree>) -> Flusher,
-        lost: Box<dyn FnMut(usize) + Send>,
+        tell: Box<dyn FnMut(ToDriver) + Send>,
     ) {
         for folder in &mut self.folders {
             folder.flusher = Some(flusher(folder.folder, folder.tree.clone()));
         }
-        self.lost = lost;
+        self.tell = tell;
     }
 
     /// Handles messages in order.
@@ -148,6 +166,17 @@ impl Applier {
                     self.folders.iter().filter_map(|folder| folder.flusher.as_ref()).for_each(Flusher::compact);
                 }
                 ToApply::Ended(folder, result) => self.ended(folder, result),
+                ToApply::Stage { shard, id, number, chunk } => {
+                    let done = self.stage(shard, id, number, chunk);
+                    self.note(done);
+                }
+                ToApply::Install(install) => {
+                    let done = match self.shared.failure() {
+                        Some(reason) => Err(reason),
+                        None => self.install(&install, false),
+                    };
+                    (self.tell)(ToDriver::Installed(install.shard.id, install.id, done));
+                }
             }
         }
         self.seal_if_due();
@@ -193,16 +222,29 @@ impl Applier {
         if at.0 != before + 1 {
             return Err(format!("the one applied before it is {before}"));
         }
+        let mut members = None;
         let entry = match what {
             What::Command(entry) => Some(entry),
             // A new leader's first entry.
             What::Data(data) if data.is_empty() => None,
-            What::Data(data) => Some(Box::new(envelope::decode(&data)?)),
+            What::Data(data) => {
+                let entry = envelope::decode(&data)?;
+                // Stamped by another leader or in another run.
+                self.shared.stamped(entry.stamp_ms);
+                Some(Box::new(entry))
+            }
+            What::Members(changed) => {
+                members = Some(changed);
+                None
+            }
         };
         let (outcome, mut batch) = match &entry {
             Some(entry) => self.decide(id, entry).map(|(outcome, batch)| (Some(outcome), batch))?,
             None => (None, WriteBatch::default()),
         };
+        if let Some(members) = &members {
+            put_members(&mut batch, id, members);
+        }
         put_applied(&mut batch, id, at);
         let kept = Kept::changes(&batch, self.machine.keeps());
         self.write(batch).map_err(|e| e.to_string())?;
@@ -266,6 +308,55 @@ impl Applier {
         }
     }
 
+    /// A tree that cannot take what it is given ends everything.
+    fn note(&mut self, done: Result<(), String>) {
+        if let Err(reason) = done {
+            self.shared.fail(reason);
+        }
+    }
+
+    /// Writes a batch that no entry made, and shows it.
+    pub(super) fn write_and_publish(&mut self, batch: WriteBatch) -> Result<(), String> {
+        self.write(batch).map_err(|e| e.to_string())?;
+        self.publish();
+        Ok(())
+    }
+
+    /// The rows of a shard are those of a snapshot now. What is kept in memory of rows is made anew, before anybody sees them.
+    pub(super) fn took_over(&mut self, install: &Install) {
+        let shard = &install.shard;
+        self.kept.clear();
+        self.shards.insert(shard.id, shard.clone());
+        self.applied.insert(shard.id, install.at);
+        self.shared.shards.store(Arc::new(self.shards.clone()));
+        let view = Snapshot::published(&self.shared.tree());
+        self.machine.installed(shard, &view);
+        match self.machine.last_stamp_ms(shard.id, &view) {
+            Ok(stamp_ms) => self.shared.stamped(stamp_ms),
+            Err(e) => self.shared.fail(e.to_string()),
+        }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(super) fn spans(&self) -> Spans {
+        self.machine.spans()
+    }
+
+    pub(super) fn trees(&self) -> impl Iterator<Item = &Arc<dyn Tree>> {
+        self.folders.iter().map(|folder| &folder.tree)
+    }
+
+    pub(super) fn first_tree(&self) -> Arc<dyn Tree> {
+        self.folders[0].tree.clone()
+    }
+
+    pub(super) fn memtable_bytes(&self) -> u64 {
+        self.memtable_bytes
+    }
+
     fn retry_flushes(&mut self) {
         self.folders.iter_mut().for_each(|folder| folder.postponed = false);
     }
@@ -281,17 +372,21 @@ impl Applier {
         tracing::error!(folder, reason, "a metadata folder leaves");
         self.folders.retain(|other| other.folder != folder);
         self.shared.set_tree(self.folders[0].tree.clone());
-        (self.lost)(folder);
+        (self.tell)(ToDriver::Exclude(folder));
     }
 
+    /// What is kept in memory of the rows follows first; then those who wait for an entry to be applied hear of it, and last the
+    /// proposers: whoever is answered may ask another node, which must find it.
     fn answer(&mut self, done: Vec<Done>) {
         let view = Snapshot::published(&self.shared.tree());
-        for Done { shard, entry, waiting } in done {
-            let Some((entry, outcome)) = entry else { continue };
-            if let Some(shard) = self.shards.get(&shard) {
-                self.machine.applied(shard, &entry, &outcome, &view);
+        for Done { shard, entry, .. } in &done {
+            if let (Some((entry, outcome)), Some(shard)) = (entry, self.shards.get(shard)) {
+                self.machine.applied(shard, entry, outcome, &view);
             }
-            if let Some(waiting) = waiting {
+        }
+        self.shared.reached(&self.applied);
+        for Done { entry, waiting, .. } in done {
+            if let (Some((_, outcome)), Some(waiting)) = (entry, waiting) {
                 waiting.answer(Ok(outcome));
             }
         }
@@ -330,6 +425,8 @@ impl Applier {
     pub(crate) fn started(&mut self) {
         let view = Snapshot::published(&self.shared.tree());
         self.machine.started(&view);
+        self.shared.shards.store(Arc::new(self.shards.clone()));
+        self.shared.reached(&self.applied);
     }
 
     /// Effective time of the shard's last entry.

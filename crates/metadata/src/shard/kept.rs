@@ -25,6 +25,11 @@ impl Kept {
         batch.rows.iter().filter(|(key, _)| keeps(key)).cloned().collect()
     }
 
+    /// The rows of the trees were exchanged.
+    pub(super) fn clear(&mut self) {
+        self.rows.get_mut().clear();
+    }
+
     /// The batch of these changes was written.
     pub(super) fn follow(&mut self, changes: Vec<(Vec<u8>, Option<Bytes>)>) {
         let rows = self.rows.get_mut();

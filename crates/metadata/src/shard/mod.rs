@@ -8,12 +8,19 @@ pub(crate) mod driver;
 pub(crate) mod envelope;
 pub(crate) mod flusher;
 pub(crate) mod group;
+pub(crate) mod install;
 mod kept;
+pub(crate) mod members;
+mod reads;
 pub(crate) mod rows;
 pub(crate) mod shared;
+pub(crate) mod snapshot;
 mod storage;
+mod wire;
 
-pub use driver::AppendObserver;
+pub use driver::{AppendObserver, GroupReport};
+pub use members::{MemberChange, Members};
+pub use snapshot::Spans;
 
 use crate::command::{Entry, Outcome};
 use crate::rows::Home;
@@ -75,6 +82,11 @@ pub trait StateMachine: Send {
     fn keeps(&self) -> fn(&[u8]) -> bool {
         |_| false
     }
+    /// Tells the key ranges of all rows that entries of a shard write: what a snapshot of it holds. Those of different shards do
+    /// not overlap.
+    fn spans(&self) -> Spans {
+        |_| Vec::new()
+    }
     /// The effective time of the last entry applied to this shard: none later is judged by an earlier time. 0 if there is none.
     fn last_stamp_ms(&self, _shard: ShardId, _read: &dyn Read) -> Result<u64, TreeError> {
         Ok(0)
@@ -82,6 +94,8 @@ pub trait StateMachine: Send {
     /// Called once, when everything that the log holds is applied: the place to load what is kept in memory from the rows.
     /// Entries applied before were not told of by [`StateMachine::applied`].
     fn started(&mut self, _read: &dyn Read) {}
+    /// Called when the rows of a shard were exchanged by a snapshot's: the place to load anew what is kept in memory from them.
+    fn installed(&mut self, _shard: &Shard, _read: &dyn Read) {}
     /// Called after the rows of the entry are readable and before its proposer is answered: the place to refresh what is kept
     /// in memory from the rows.
     fn applied(&mut self, _shard: &Shard, _entry: &Entry, _outcome: &Outcome, _read: &dyn Read) {}

@@ -41,6 +41,15 @@ pub(crate) fn read_shards(read: &dyn Read) -> Result<BTreeMap<ShardId, (Shard, A
     Ok(found)
 }
 
+/// One shard's row and how far it is applied.
+pub(crate) fn read_shard(read: &dyn Read, id: ShardId) -> Result<Option<(Shard, Applied)>, TreeError> {
+    let Some(value) = read.get(&key(SHARD, id))? else { return Ok(None) };
+    let shard = decode_shard(&value).map_err(|e| TreeError(format!("the row of a shard: {e}")))?;
+    let applied = read.get(&key(APPLIED, id))?;
+    let applied = applied.as_deref().and_then(decode_applied);
+    Ok(Some((shard, applied.ok_or_else(|| TreeError(format!("the applied row of shard {}", id.0)))?)))
+}
+
 fn decode_shard(value: &[u8]) -> Result<Shard, String> {
     let bytes = value.strip_prefix(&[FORMAT]).ok_or("of another format")?;
     postcard::from_bytes(bytes).map_err(|e| e.to_string())

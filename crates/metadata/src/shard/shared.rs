@@ -3,14 +3,22 @@
 //! Promises: never more in flight than the limits say; the first failure is kept and ends acknowledging.
 //! Refuses to know: who does the work.
 
+use super::members::Members;
+use super::rows::Applied;
+use super::snapshot::Serving;
+use super::{Shard, ShardId};
 use crate::cache::ObjectCache;
-use crate::limits::{IN_FLIGHT_BYTES, IN_FLIGHT_PROPOSALS};
+use crate::limits::{APPLIED_WAITING, IN_FLIGHT_BYTES, IN_FLIGHT_PROPOSALS, READS_IN_FLIGHT};
 use crate::log::LogStats;
-use crate::tree::Tree;
+use crate::node::ProposeError;
+use crate::tree::{Snapshot, Tree};
+use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use tokio::sync::oneshot;
+use types::NodeId;
 
 /// Counters since the start.
 #[derive(Default, Debug)]
@@ -19,6 +27,24 @@ pub(crate) struct Counters {
     pub(crate) entries: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) compactions: AtomicU64,
+    pub(crate) read_rounds: AtomicU64,
+}
+
+/// A group as the driver last told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct GroupStatus {
+    pub(crate) term: u64,
+    pub(crate) leader: Option<NodeId>,
+    pub(crate) members: Members,
+}
+
+type AppliedReply = oneshot::Sender<Result<(), ProposeError>>;
+
+/// How far a shard is applied and readable, and who waits for more.
+#[derive(Default)]
+struct Reached {
+    index: u64,
+    waiting: Vec<(u64, AppliedReply)>,
 }
 
 /// Shared state of one node's metadata.
@@ -43,10 +69,30 @@ pub(crate) struct Shared {
     /// Of each folder in the log set, as the driver last saw them.
     pub(crate) log_stats: Mutex<BTreeMap<usize, LogStats>>,
     pub(crate) counters: Counters,
+    /// The shards of this node.
+    pub(crate) shards: ArcSwap<BTreeMap<ShardId, Shard>>,
+    /// Whether there may be other nodes.
+    clustered: bool,
+    status: RwLock<BTreeMap<ShardId, GroupStatus>>,
+    /// This node decides alone in all of them.
+    decides: AtomicBool,
+    /// Of a clustered node only.
+    reached: Mutex<BTreeMap<ShardId, Reached>>,
+    reads: AtomicUsize,
+    /// Batches of other nodes that the driver has not seen.
+    pub(crate) received: AtomicUsize,
+    /// The driver was told of a tick and has not seen it.
+    pub(crate) tick_asked: AtomicBool,
+    /// Snapshots that are open for other nodes, by id.
+    pub(crate) serving: Mutex<BTreeMap<u64, Arc<Serving>>>,
+    /// Odd while a snapshot is being installed.
+    installs: AtomicU64,
+    /// What is read meanwhile.
+    held: Mutex<Option<Snapshot>>,
 }
 
 impl Shared {
-    pub(crate) fn new(tree: Arc<dyn Tree>, objects: ObjectCache) -> Shared {
+    pub(crate) fn new(tree: Arc<dyn Tree>, objects: ObjectCache, clustered: bool) -> Shared {
         Shared {
             tree: RwLock::new(tree),
             objects,
@@ -60,7 +106,123 @@ impl Shared {
             last_stamp_ms: AtomicU64::new(0),
             log_stats: Mutex::default(),
             counters: Counters::default(),
+            shards: ArcSwap::default(),
+            clustered,
+            status: RwLock::default(),
+            decides: AtomicBool::new(false),
+            reached: Mutex::default(),
+            reads: AtomicUsize::new(0),
+            received: AtomicUsize::new(0),
+            tick_asked: AtomicBool::new(false),
+            serving: Mutex::default(),
+            installs: AtomicU64::new(0),
+            held: Mutex::default(),
         }
+    }
+
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.clustered
+    }
+
+    /// A reader at the newest published position; while a snapshot is installed, at the one before. The count is looked at before and
+    /// after: equal and even says that no installation was under way at any moment in between.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        loop {
+            let before = self.installs.load(Ordering::Acquire);
+            let published = Snapshot::published(&self.tree());
+            if before.is_multiple_of(2) && before == self.installs.load(Ordering::Acquire) {
+                return published;
+            }
+            if let Some(held) = &*self.held.lock() {
+                return held.again();
+            }
+        }
+    }
+
+    /// Lets readers go on with what is published now, until the answer is dropped.
+    pub(crate) fn hold(self: &Arc<Self>) -> Hold {
+        *self.held.lock() = Some(Snapshot::published(&self.tree()));
+        self.installs.fetch_add(1, Ordering::AcqRel);
+        Hold { shared: self.clone() }
+    }
+
+    /// Tells who leads and takes part. `node` is this one.
+    pub(crate) fn set_status(&self, shard: ShardId, status: GroupStatus, node: NodeId) {
+        if self.status.read().get(&shard) != Some(&status) {
+            let mut known = self.status.write();
+            known.insert(shard, status);
+            let decides = known.values().all(|status| status.leader == Some(node) && status.members.decides(node));
+            self.decides.store(decides, Ordering::Release);
+        }
+    }
+
+    /// Whether this node leads every shard and no other has a vote. Asked often.
+    pub(crate) fn decides_alone(&self) -> bool {
+        !self.clustered || self.decides.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn status(&self, shard: ShardId) -> Option<GroupStatus> {
+        self.status.read().get(&shard).cloned()
+    }
+
+    /// This node leads nothing and follows nobody any more.
+    pub(crate) fn forget_leaders(&self) {
+        self.status.write().values_mut().for_each(|status| status.leader = None);
+        self.decides.store(false, Ordering::Release);
+    }
+
+    /// Everything up to these entries is readable.
+    pub(crate) fn reached(&self, applied: &BTreeMap<ShardId, Applied>) {
+        if !self.clustered {
+            return;
+        }
+        let mut reached = self.reached.lock();
+        for (shard, (index, _)) in applied {
+            let shard = reached.entry(*shard).or_default();
+            shard.index = shard.index.max(*index);
+            let (now, later) = std::mem::take(&mut shard.waiting).into_iter().partition(|(at, _)| *at <= shard.index);
+            shard.waiting = later;
+            let now: Vec<(u64, AppliedReply)> = now;
+            // Whoever waited may have given up.
+            now.into_iter().for_each(|(_, reply)| drop(reply.send(Ok(()))));
+        }
+    }
+
+    /// How far the shard is applied here.
+    pub(crate) fn reached_index(&self, shard: ShardId) -> u64 {
+        self.reached.lock().get(&shard).map_or(0, |reached| reached.index)
+    }
+
+    /// Waits for an entry; `None`: it is applied.
+    pub(crate) fn wait_for(
+        &self,
+        shard: ShardId,
+        index: u64,
+    ) -> Result<Option<oneshot::Receiver<Result<(), ProposeError>>>, ProposeError> {
+        let mut reached = self.reached.lock();
+        let reached = reached.entry(shard).or_default();
+        if reached.index >= index {
+            return Ok(None);
+        }
+        if let Some(reason) = self.failure() {
+            return Err(ProposeError::ReadOnly(reason));
+        }
+        if reached.waiting.len() >= APPLIED_WAITING {
+            reached.waiting.retain(|(_, reply)| !reply.is_closed());
+            if reached.waiting.len() >= APPLIED_WAITING {
+                return Err(ProposeError::Busy);
+            }
+        }
+        let (reply, answer) = oneshot::channel();
+        reached.waiting.push((index, reply));
+        Ok(Some(answer))
+    }
+
+    /// Room for one more read on its way; `None`: there are too many.
+    pub(crate) fn admit_read(self: &Arc<Self>) -> Option<ReadSlot> {
+        let before = self.reads.fetch_add(1, Ordering::AcqRel);
+        let slot = ReadSlot { shared: self.clone() };
+        (before < READS_IN_FLIGHT).then_some(slot)
     }
 
     pub(crate) fn tree(&self) -> Arc<dyn Tree> {
@@ -78,7 +240,15 @@ impl Shared {
             tracing::error!(%reason, "metadata acknowledges nothing any more");
             *failure = Some(reason);
         }
+        let reason = failure.clone().unwrap_or_default();
+        drop(failure);
         self.failed.store(true, Ordering::Release);
+        let waiting =
+            self.reached.lock().values_mut().flat_map(|reached| reached.waiting.drain(..)).collect::<Vec<_>>();
+        for (_, reply) in waiting {
+            // Whoever waited may have given up.
+            let _ = reply.send(Err(ProposeError::Failed(reason.clone())));
+        }
     }
 
     /// Why nothing is acknowledged any more.
@@ -113,6 +283,30 @@ impl Shared {
         }
         *in_flight = (proposals, sum);
         Some(InFlight { shared: self.clone(), bytes })
+    }
+}
+
+/// One read on its way; leaves when dropped.
+pub(crate) struct ReadSlot {
+    shared: Arc<Shared>,
+}
+
+impl Drop for ReadSlot {
+    fn drop(&mut self) {
+        self.shared.reads.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Readers do not see what is published; they do again when it is dropped.
+pub(crate) struct Hold {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // Even first: who finds nothing held looks again and finds what is published.
+        self.shared.installs.fetch_add(1, Ordering::AcqRel);
+        *self.shared.held.lock() = None;
     }
 }
 

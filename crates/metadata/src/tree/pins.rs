@@ -44,6 +44,12 @@ impl Pins {
         Pin { pins: self.clone(), at }
     }
 
+    /// Pins the position that `held` holds, once more.
+    pub(super) fn pin_again(&self, held: &Pin) -> Pin {
+        *self.shared.lock().held.entry(held.at).or_default() += 1;
+        Pin { pins: self.clone(), at: held.at }
+    }
+
     /// What no reader, now or later, looks below.
     pub fn watermark(&self) -> Sequence {
         let state = self.shared.lock();

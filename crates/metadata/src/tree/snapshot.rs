@@ -48,6 +48,12 @@ impl Snapshot {
         Snapshot { tree: tree.clone(), at: pin.at(), counts: Arc::default(), _pin: Some(pin) }
     }
 
+    /// Another reader at the same position.
+    pub(crate) fn again(&self) -> Snapshot {
+        let pin = self._pin.as_ref().map(|pin| self.tree.pins().pin_again(pin));
+        Snapshot { tree: self.tree.clone(), at: self.at, counts: Arc::default(), _pin: pin }
+    }
+
     /// At a position that the caller, the tree's one writer, has written but not published.
     pub(crate) fn unpublished(tree: &Arc<dyn Tree>, at: Sequence) -> Snapshot {
         Snapshot { tree: tree.clone(), at, counts: Arc::default(), _pin: None }

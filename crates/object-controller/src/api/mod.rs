@@ -32,6 +32,17 @@ use types::{BucketName, ObjectKey, VersionId};
 ///
 /// Authorisation is the caller's: the store checks that things exist, never who asks.
 pub trait ObjectStore: Send + Sync + 'static {
+    // --- freshness ----------------------------------------------------------------------------------------------
+    /// Whether what is answered from memory (accounts, buckets) follows every change that was acknowledged by any node. To be
+    /// asked once at the beginning of each request; if not, [`ObjectStore::refresh`] makes it so.
+    fn is_fresh(&self) -> bool {
+        true
+    }
+    /// Brings accounts and buckets in memory up to date.
+    fn refresh(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
     // --- accounts -----------------------------------------------------------------------------------------------
     /// The credential of `access_key`, root's included. Answered from memory.
     fn credential(&self, access_key: &str) -> Option<Arc<Credential>>;

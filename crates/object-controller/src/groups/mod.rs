@@ -5,15 +5,18 @@
 //! again under new addresses; a full group is sealed when the last upload in it has ended, so that its account is empty.
 //! Refuses to know: objects, commits; whether a group's contents live on (the curator settles).
 
+mod choose;
 mod open;
 mod opening;
 mod room;
 pub(crate) mod seal;
+mod spread;
 
 pub(crate) use open::OpenGroup;
 
 use crate::api::StoreError;
 use crate::background::Background;
+use crate::controller::Copies;
 use crate::findings::{Finding, Findings, Trouble};
 use crate::ledger::Ledger;
 use crate::limits;
@@ -21,31 +24,32 @@ use crate::proposer::Proposer;
 use crate::runs::Address;
 use env::Env;
 use env::buf::{BufPool, PooledBuf};
-use extent_store::{AppendError, Frame, SliceCrcs, StoreSet};
+use extent_store::{AppendError, Frame, SliceCrcs};
 use open::Reserved;
 use parking_lot::Mutex;
+use replicas::{Replicas, is_away};
 use seal::Contents;
-use std::collections::BTreeSet;
+use spread::Usual;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 use types::limits::BLOCK_BYTES;
 use types::{ClusterId, DiskId, NodeId};
 
 /// How groups are opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct GroupConfig {
     /// Goes into every frame.
     pub(crate) cluster: ClusterId,
     /// Replicas of each group.
-    pub(crate) rf: u8,
+    pub(crate) rf: Copies,
     /// Length at which a group is full.
     pub(crate) group_bytes: u64,
     /// Bytes reserved in a new file.
     pub(crate) preallocate_bytes: u64,
     /// What the metadata wants free on its disks; any disk may be one of them.
     pub(crate) metadata_reserve_bytes: u64,
-    /// Groups with room that are kept open at most.
-    pub(crate) max_open: usize,
     /// Node and session that write.
     pub(crate) writer: (NodeId, u32),
 }
@@ -67,7 +71,7 @@ pub(crate) struct Placed {
 pub(crate) struct Groups {
     config: GroupConfig,
     proposer: Proposer,
-    disks: StoreSet,
+    disks: Replicas,
     background: Background,
     findings: Findings,
     env: Env,
@@ -87,6 +91,10 @@ struct State {
     unsealed: Vec<Arc<OpenGroup>>,
     /// Disks where an append failed in this process: no new groups there (rule R3).
     suspect: BTreeSet<DiskId>,
+    /// Disks that were much slower than their neighbours, and until when they are avoided.
+    slow: BTreeMap<DiskId, Duration>,
+    /// How long all replicas of a group together usually take to acknowledge.
+    usual: Usual,
     closed: bool,
 }
 
@@ -102,7 +110,7 @@ impl Groups {
     pub(crate) fn new(
         config: GroupConfig,
         proposer: Proposer,
-        disks: StoreSet,
+        disks: Replicas,
         background: Background,
         findings: Findings,
         env: Env,
@@ -169,6 +177,18 @@ impl Groups {
         frame_bytes: u64,
     ) -> Result<(), StoreError> {
         let _in_flight = group.count_in_flight(frame_bytes);
+        let failed = match group.is_spread() {
+            false => self.wait_here(group, reserved).await,
+            true => self.wait_spread(group, reserved).await,
+        };
+        let Some(error) = failed else { return Ok(()) };
+        group.cannot_vouch_for(ledger.content(), ledger.home());
+        self.give_up(group);
+        Err(error)
+    }
+
+    /// On disks of this node, which were all handed the frame.
+    async fn wait_here(&self, group: &OpenGroup, reserved: &mut Reserved) -> Option<StoreError> {
         let mut failed = None;
         for (disk, answer) in reserved.take_answers() {
             if let Err(error) = answer.await {
@@ -176,15 +196,16 @@ impl Groups {
                 failed.get_or_insert(append_error(&error));
             }
         }
-        let Some(error) = failed else { return Ok(()) };
-        group.cannot_vouch_for(ledger.content(), ledger.home());
-        self.give_up(group);
-        Err(error)
+        failed
     }
 
     fn replica_failed(&self, group: &OpenGroup, disk: DiskId, address: Address, error: &AppendError) {
         tracing::warn!(group = %group.id(), %disk, %error, "an append was not acknowledged; the group is sealed");
-        if let AppendError::Failed(_) | AppendError::Closed = error {
+        // That its node does not answer says nothing of the disk.
+        let away = matches!(error, AppendError::Failed(error) if is_away(error));
+        if let AppendError::Failed(_) | AppendError::Closed = error
+            && !away
+        {
             self.state.lock().suspect.insert(disk);
             let trouble = Trouble::Unwritable;
             self.findings.report(Finding { disk, group: group.id(), offset: address.offset, trouble });
@@ -221,7 +242,15 @@ impl Groups {
     async fn seal(self: &Arc<Self>, group: Arc<OpenGroup>) {
         let (buckets, account) = group.contents();
         let contents = Contents::Known { buckets, account };
-        match seal::seal_group(&self.proposer, &self.disks, group.id(), group.generation(), contents).await {
+        match seal::seal_group(
+            &self.proposer,
+            (&self.disks, &self.env.timers),
+            group.id(),
+            group.generation(),
+            contents,
+        )
+        .await
+        {
             Ok(_) => self.state.lock().unsealed.retain(|g| g.id() != group.id()),
             Err(error) => tracing::error!(group = %group.id(), %error, "the group is not sealed yet"),
         }

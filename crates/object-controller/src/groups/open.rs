@@ -7,12 +7,11 @@ use super::{GroupConfig, Source};
 use crate::ledger::Ledger;
 use crate::runs::Address;
 use env::buf::PooledBuf;
-use extent_store::{AppendError, DiskStore, Frame, FrameAddress, FrameOrigin};
+use extent_store::{Frame, FrameAddress, FrameOrigin};
 use metadata::rows::Home;
 use parking_lot::Mutex;
+use replicas::{Acknowledged, Replica};
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use types::{BucketId, ContentId, DiskId, GroupId};
@@ -21,7 +20,7 @@ use types::{BucketId, ContentId, DiskId, GroupId};
 pub(crate) struct OpenGroup {
     id: GroupId,
     generation: u32,
-    replicas: Vec<DiskStore>,
+    replicas: Vec<Replica>,
     tail: Mutex<Tail>,
     in_flight_bytes: AtomicU64,
 }
@@ -53,14 +52,6 @@ pub(super) struct Reserved {
     answers: Vec<(DiskId, Acknowledged)>,
 }
 
-/// A disk's answer to one append.
-pub(crate) type Acknowledged = Pin<Box<dyn Future<Output = Result<(), AppendError>> + Send>>;
-
-/// Handed to the disk's writer by this very call.
-fn submit(disk: &DiskStore, frame: &Frame) -> Acknowledged {
-    Box::pin(disk.append(frame.clone()))
-}
-
 impl Reserved {
     /// The answers to wait for, by disk.
     pub(crate) fn take_answers(&mut self) -> Vec<(DiskId, Acknowledged)> {
@@ -70,7 +61,7 @@ impl Reserved {
 
 impl OpenGroup {
     /// A group whose files were just created.
-    pub(crate) fn new(id: GroupId, generation: u32, replicas: Vec<DiskStore>) -> Arc<OpenGroup> {
+    pub(crate) fn new(id: GroupId, generation: u32, replicas: Vec<Replica>) -> Arc<OpenGroup> {
         let tail = Tail {
             state: TailState::Accepting,
             next: extent_store::limits::FIRST_FRAME_OFFSET,
@@ -89,7 +80,7 @@ impl OpenGroup {
         self.generation
     }
 
-    pub(crate) fn replicas(&self) -> &[DiskStore] {
+    pub(crate) fn replicas(&self) -> &[Replica] {
         &self.replicas
     }
 
@@ -99,7 +90,12 @@ impl OpenGroup {
     }
 
     pub(crate) fn disk_ids(&self) -> Vec<DiskId> {
-        self.replicas.iter().map(DiskStore::id).collect()
+        self.replicas.iter().map(Replica::id).collect()
+    }
+
+    /// Whether a replica is on another node.
+    pub(crate) fn is_spread(&self) -> bool {
+        self.replicas.iter().any(|replica| !replica.is_local())
     }
 
     /// Bytes handed to the disks and not yet acknowledged.
@@ -135,7 +131,7 @@ impl OpenGroup {
         tail.unresolved.insert(ledger.content(), ledger.home().clone());
         tail.buckets.insert(ledger.home().bucket);
         ledger.note(address, self);
-        let answers = self.replicas.iter().map(|disk| (disk.id(), submit(disk, &frame))).collect();
+        let answers = self.replicas.iter().map(|disk| (disk.id(), disk.append(frame.clone()))).collect();
         Ok(Reserved { address, original, answers })
     }
 

@@ -4,19 +4,20 @@
 //! a record is made, so that a full disk is an answer and not a trail of empty groups.
 //! Refuses to know: what is appended.
 
+use super::choose::{Candidate, choose};
 use super::{Groups, OpenGroup, State, closing};
 use crate::api::StoreError;
 use crate::limits;
 use crate::proposer::Failed;
 use env::disk::is_transient;
-use extent_store::{CreateError, DiskStore};
+use extent_store::CreateError;
 use futures_util::future::join_all;
 use metadata::command::{Refusal, RootCommand};
 use metadata::rows::{GroupRecord, GroupState, Replica as ReplicaRow, ReplicaState};
-use std::cmp::Reverse;
+use replicas::{Replica, is_away};
 use std::sync::Arc;
 use tokio::sync::oneshot;
-use types::GroupId;
+use types::{DiskId, GroupId};
 
 /// Generation of a new group and of its files.
 const FIRST_GENERATION: u32 = 1;
@@ -128,7 +129,7 @@ impl Groups {
         }
         let fresh = state.open.iter().filter(|g| g.room_bytes(&self.config) > self.config.group_bytes / 4).count();
         let busy = best.is_none_or(|g| g.in_flight_bytes() > limits::GROUP_BUSY_BYTES);
-        fresh == 0 || (busy && fresh < self.config.max_open)
+        fresh == 0 || (busy && fresh < self.disks.len())
     }
 
     /// A new group with files on RF disks. Tries other disks where one has no room after all.
@@ -149,32 +150,44 @@ impl Groups {
         Err(error)
     }
 
-    /// RF distinct disks that are sound and have room: those with the fewest open groups, then the most room.
-    async fn choose_disks(&self) -> Result<Vec<DiskStore>, StoreError> {
-        let suspect = self.state.lock().suspect.clone();
+    /// RF disks that are sound and have room, on distinct nodes once there are several.
+    async fn choose_disks(&self) -> Result<Vec<Replica>, StoreError> {
+        let avoided = self.avoided();
         let open: Vec<_> = self.state.lock().open.iter().flat_map(|g| g.disk_ids()).collect();
-        let (mut candidates, mut full) = (Vec::new(), false);
-        for disk in self.disks.iter().filter(|d| !suspect.contains(&d.id()) && !d.health().suspect) {
-            let asked = disk.clone();
-            match self.env.tasks.run(move || asked.space()).await {
-                Ok(space) if self.takes_group(space) => {
-                    let load = open.iter().filter(|id| **id == disk.id()).count();
-                    candidates.push((load, Reverse(space.free_bytes), disk.clone()));
-                }
-                Ok(_) => full = true,
-                Err(error) => tracing::warn!(disk = %disk.id(), %error, "the disk does not say how full it is"),
+        let (mut candidates, mut disks, mut full) = (Vec::new(), Vec::new(), false);
+        for (disk, space) in self.disks.ask_all(&self.env).await {
+            if avoided.suspect.contains(&disk.id()) {
+                continue;
+            }
+            if !self.takes_group(space) {
+                full = true;
+                continue;
+            }
+            candidates.push(Candidate {
+                disk: disk.id(),
+                node: disk.node(),
+                free_bytes: space.free_bytes,
+                open_groups: open.iter().filter(|id| **id == disk.id()).count(),
+                slow: avoided.slow.contains(&disk.id()),
+            });
+            disks.push(disk);
+        }
+        let (rf, by_node) = (usize::from(self.config.rf.get()), self.disks.nodes().len() > 1);
+        match choose(&candidates, rf, by_node) {
+            Ok(chosen) => {
+                let of = |id: &DiskId| disks.iter().find(|disk| disk.id() == *id).cloned();
+                Ok(chosen.iter().filter_map(of).collect())
+            }
+            Err(_) if full => Err(StoreError::NoSpace),
+            Err(found) => {
+                let what = if by_node { "nodes" } else { "disks" };
+                Err(StoreError::Unavailable(format!("{found} of {rf} {what} take data")))
             }
         }
-        if candidates.len() < usize::from(self.config.rf) {
-            let missing = format!("{} of {} disks take data", candidates.len(), self.config.rf);
-            return Err(if full { StoreError::NoSpace } else { StoreError::Unavailable(missing) });
-        }
-        candidates.sort_by_key(|(load, free, disk)| (*load, *free, disk.id()));
-        Ok(candidates.into_iter().take(self.config.rf.into()).map(|(_, _, disk)| disk).collect())
     }
 
     /// The record, committed before any file exists.
-    async fn create_record(&self, replicas: Vec<DiskStore>) -> Result<Arc<OpenGroup>, StoreError> {
+    async fn create_record(&self, replicas: Vec<Replica>) -> Result<Arc<OpenGroup>, StoreError> {
         loop {
             let id = GroupId(self.env.random.next_u64());
             let rows = replicas.iter().map(|r| ReplicaRow {
@@ -185,7 +198,8 @@ impl Groups {
             let record = GroupRecord {
                 state: GroupState::Open,
                 generation: FIRST_GENERATION,
-                rf: self.config.rf,
+                // As many as were chosen: what is wanted may have changed since.
+                rf: u8::try_from(replicas.len()).unwrap_or(u8::MAX),
                 replicas: rows.collect(),
                 length: 0,
                 writer: self.config.writer,
@@ -210,7 +224,8 @@ impl Groups {
         for (replica, created) in group.replicas().iter().zip(join_all(creations).await) {
             let Err(error) = created else { continue };
             tracing::warn!(disk = %replica.id(), group = %group.id(), %error, "a group's file was not created");
-            if matches!(&error, CreateError::Closed) || matches!(&error, CreateError::Io(e) if !is_transient(e)) {
+            let failed_disk = matches!(&error, CreateError::Io(e) if !is_transient(e) && !is_away(e));
+            if failed_disk || matches!(&error, CreateError::Closed) {
                 self.state.lock().suspect.insert(replica.id());
             }
             failed.get_or_insert(match error {

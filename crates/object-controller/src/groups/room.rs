@@ -6,15 +6,23 @@
 use super::Groups;
 use crate::limits;
 use env::disk::Space;
-use extent_store::DiskStore;
+use replicas::Replica;
 use std::collections::BTreeSet;
 use types::DiskId;
 
 impl Groups {
-    /// Disks whose reserve is touched: nothing is appended there. One `statvfs` a disk; no device is waited for.
+    /// Disks whose reserve is touched: nothing is appended there. One `statvfs` a disk of this node, and of others what they said
+    /// last; no device is waited for.
     pub(super) fn full_disks(&self) -> BTreeSet<DiskId> {
-        let full = |disk: &&DiskStore| disk.space().is_ok_and(|space| space.free_bytes < self.reserve_bytes(space));
-        self.disks.iter().filter(full).map(DiskStore::id).collect()
+        let is_full = |space: Space| space.free_bytes < self.reserve_bytes(space);
+        let here = self.disks.local().iter().filter(|disk| disk.space().is_ok_and(is_full));
+        let mut full: BTreeSet<DiskId> = here.map(|disk| disk.id()).collect();
+        if !self.disks.is_alone() {
+            let others = self.disks.all();
+            let others = others.iter().filter(|disk| !disk.is_local());
+            full.extend(others.filter(|disk| disk.known_space().is_some_and(is_full)).map(Replica::id));
+        }
+        full
     }
 
     /// What stays free on a disk of that size.
@@ -35,6 +43,6 @@ impl Groups {
             let steps = limits::SHORT_OF_SPACE_STEPS * self.config.preallocate_bytes;
             space.free_bytes < (self.reserve_bytes(space) + steps).max(space.total_bytes / 10)
         };
-        self.disks.iter().filter_map(|disk| disk.space().ok()).any(short)
+        self.disks.all().iter().filter_map(Replica::known_space).any(short)
     }
 }

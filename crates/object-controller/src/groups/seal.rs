@@ -5,11 +5,14 @@
 //! anywhere leaves a record from which the same call goes on; nothing is removed. Refuses to know: who owns what is in it.
 
 use crate::api::StoreError;
+use crate::limits;
 use crate::proposer::{Failed, Proposer};
-use extent_store::{Depth, DiskStore, ReadError, Scanned, StoreSet};
+use env::timers::Timers;
+use extent_store::{Depth, ReadError, Scanned};
 use futures_util::future::join_all;
 use metadata::command::{Outcome, Refusal, RootCommand};
 use metadata::rows::{GroupRecord, GroupState, Home, Replica, ReplicaState};
+use replicas::{Replica as Disk, Replicas};
 use std::collections::BTreeSet;
 use types::{BucketId, ContentId, GroupId};
 
@@ -30,7 +33,7 @@ pub enum Contents {
 /// Seals; answers the record. `generation` is that of the record as the caller knows it. *Committed*.
 pub(crate) async fn seal_group(
     proposer: &Proposer,
-    disks: &StoreSet,
+    (disks, timers): (&Replicas, &Timers),
     group: GroupId,
     generation: u32,
     contents: Contents,
@@ -39,7 +42,7 @@ pub(crate) async fn seal_group(
     if record.state != GroupState::Sealing {
         return Ok(record);
     }
-    let (replicas, length) = fence_all(disks, group, &record).await?;
+    let (replicas, length) = fence_all(disks, timers, group, &record).await?;
     let (buckets, account) = match contents {
         Contents::Known { buckets, account } => (buckets, Some(account)),
         Contents::Unknown => (buckets_of(disks, group, &replicas, length).await?, None),
@@ -64,17 +67,28 @@ fn ended(answer: Result<Outcome, Failed>) -> Result<GroupRecord, StoreError> {
     }
 }
 
-/// Step (b). At least one must answer.
-async fn fence_all(disks: &StoreSet, group: GroupId, record: &GroupRecord) -> Result<(Vec<Replica>, u64), StoreError> {
+/// Step (b). At least one must answer. In a cluster nobody is waited for longer than the patience of a fence: whoever answers
+/// later is asked again by the curator, and its answer only adds.
+async fn fence_all(
+    disks: &Replicas,
+    timers: &Timers,
+    group: GroupId,
+    record: &GroupRecord,
+) -> Result<(Vec<Replica>, u64), StoreError> {
     let answers = join_all(record.replicas.iter().map(|replica| async move {
         let disk = disks.get(replica.disk)?;
-        match disk.fence(group, record.generation).await {
-            Ok(length) => Some(length),
-            Err(error) => {
-                tracing::warn!(%group, disk = %replica.disk, %error, "a replica did not answer the fence");
-                None
-            }
-        }
+        let fenced = disk.fence(group, record.generation);
+        let answer = match disks.is_alone() {
+            true => Some(fenced.await),
+            false => timers.timeout(limits::FENCE_PATIENCE, fenced).await,
+        };
+        let why = match answer {
+            Some(Ok(length)) => return Some(length),
+            Some(Err(error)) => error.to_string(),
+            None => "it takes too long".to_owned(),
+        };
+        tracing::warn!(%group, disk = %replica.disk, why, "a replica did not answer the fence");
+        None
     }))
     .await;
     let Some(length) = answers.iter().flatten().max().copied() else {
@@ -93,7 +107,7 @@ async fn fence_all(disks: &StoreSet, group: GroupId, record: &GroupRecord) -> Re
 
 /// The buckets named by the frames of a longest replica.
 async fn buckets_of(
-    disks: &StoreSet,
+    disks: &Replicas,
     group: GroupId,
     replicas: &[Replica],
     length: u64,
@@ -103,7 +117,7 @@ async fn buckets_of(
     }
     for replica in replicas.iter().filter(|r| r.state == ReplicaState::Whole) {
         let Some(disk) = disks.get(replica.disk) else { continue };
-        match scan_buckets(disk, group, replica.file_generation).await {
+        match scan_buckets(&disk, group, replica.file_generation).await {
             Ok(buckets) => return Ok(buckets),
             Err(error) => tracing::warn!(%group, disk = %replica.disk, %error, "a replica cannot be scanned"),
         }
@@ -111,7 +125,7 @@ async fn buckets_of(
     Err(StoreError::Unavailable(format!("no whole replica of group {group} can be scanned")))
 }
 
-async fn scan_buckets(disk: &DiskStore, group: GroupId, generation: u32) -> Result<Vec<BucketId>, ReadError> {
+async fn scan_buckets(disk: &Disk, group: GroupId, generation: u32) -> Result<Vec<BucketId>, ReadError> {
     let mut buckets = BTreeSet::new();
     let mut from = Some(0);
     while let Some(at) = from {

@@ -1,7 +1,8 @@
 //! One extent from one of its replicas.
 //!
 //! Promises: tries the replicas known when the bytes were written, then those the group's record names now; each replica that
-//! the record lists and that fails is a finding. Refuses to know: what the extent is part of.
+//! the record lists and that fails is a finding, one that cannot be reached is none. In a cluster the nearest is asked first, and
+//! another as well when it is late, for a few of a hundred reads (rule R71). Refuses to know: what the extent is part of.
 
 use super::Stretch;
 use crate::api::StoreError;
@@ -10,12 +11,18 @@ use crate::limits;
 use crate::runs::Address;
 use crate::snapshots::{Snapshot, Snapshots};
 use bytes::Bytes;
+use env::Env;
 use env::buf::BufPool;
 use env::disk::is_transient;
-use extent_store::{FrameAddress, ReadError, ReadRequest, StoreSet};
+use extent_store::{FrameAddress, ReadError, ReadRequest};
 use metadata::rows::{GroupRecord, ReplicaState};
+use parking_lot::Mutex;
+use replicas::{Hedge, Replicas, Whereabouts, is_away};
+use std::future::{Future, poll_fn};
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use types::{DiskId, GroupId};
 
 /// Generation of the files a group is opened with; a later one is learnt from the record.
@@ -28,19 +35,40 @@ pub(crate) struct Extents {
 }
 
 struct Inner {
-    disks: StoreSet,
+    disks: Replicas,
     snapshots: Snapshots,
     findings: Findings,
     /// The budget the disks read into.
     buffers: BufPool,
+    env: Env,
+    /// Latencies of reads from disks of this node and of others, in a cluster.
+    hedges: [Mutex<Hedge>; 2],
 }
 
-/// A copy that was tried and did not give the bytes; `None`: for want of descriptors or memory, which says nothing of the copy.
-type Failed = (DiskId, u32, Option<Trouble>);
+/// A copy that was tried and did not give the bytes.
+type Failed = (DiskId, u32, Why);
+
+/// Why it did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// The copy is not as it should be.
+    Bad(Trouble),
+    /// For want of descriptors or memory, which says nothing of the copy.
+    Short,
+    /// It could not be asked, which says nothing of it either.
+    Away,
+}
 
 impl Extents {
-    pub(crate) fn new(disks: StoreSet, snapshots: Snapshots, findings: Findings, buffers: BufPool) -> Extents {
-        Extents { inner: Arc::new(Inner { disks, snapshots, findings, buffers }) }
+    pub(crate) fn new(
+        disks: Replicas,
+        snapshots: Snapshots,
+        findings: Findings,
+        buffers: BufPool,
+        env: Env,
+    ) -> Extents {
+        let hedges = [Mutex::default(), Mutex::default()];
+        Extents { inner: Arc::new(Inner { disks, snapshots, findings, buffers, env, hedges }) }
     }
 
     /// The newest position of the metadata, to be dropped soon.
@@ -67,7 +95,11 @@ impl Extents {
         let hinted = stretch.disks_of(address.group);
         // Replicas take turns, so that each disk of a group serves its share.
         let first = (index as usize + stretch.content.sequence as usize) % hinted.len().max(1);
-        for disk in hinted[first..].iter().chain(&hinted[..first]) {
+        let turns = hinted[first..].iter().chain(&hinted[..first]);
+        if !self.inner.disks.is_alone() {
+            return self.read_nearest(&stretch, index, address, range, turns.copied().collect()).await;
+        }
+        for disk in turns {
             match self.read_replica(&stretch, index, address, &range, (*disk, FIRST_GENERATION)).await {
                 Ok(bytes) => {
                     if !failed.is_empty() {
@@ -76,10 +108,87 @@ impl Extents {
                     }
                     return Ok(bytes);
                 }
-                Err(trouble) => failed.push((*disk, FIRST_GENERATION, trouble)),
+                Err(why) => failed.push((*disk, FIRST_GENERATION, why)),
             }
         }
         self.read_by_record(&stretch, index, address, range, failed).await
+    }
+
+    /// The same in a cluster: of this node first, then of others, those that were silent last; each that is late is raced by the
+    /// next one, within the budget.
+    async fn read_nearest(
+        &self,
+        stretch: &Stretch,
+        index: u32,
+        address: Address,
+        range: Range<u32>,
+        mut disks: Vec<DiskId>,
+    ) -> Result<Bytes, StoreError> {
+        disks.sort_by_key(|disk| self.distance(*disk));
+        let mut failed: Vec<Failed> = Vec::new();
+        let mut left = disks.iter().copied().peekable();
+        while let Some(disk) = left.next() {
+            let read = |disk| Box::pin(self.read_measured(stretch, index, address, &range, disk));
+            let mut first = read(disk);
+            let hedge = &self.inner.hedges[usize::from(self.distance(disk) > 0)];
+            let delay = hedge.lock().delay();
+            let in_time = self.inner.env.timers.timeout(delay, first.as_mut()).await;
+            let rival = left.peek().copied().filter(|rival| self.distance(*rival) < SILENT);
+            let (by, answer) = match (in_time, rival) {
+                (Some(answer), _) => (disk, answer),
+                (None, Some(rival)) if hedge.lock().take() => {
+                    left.next();
+                    let mut second = read(rival);
+                    let (of_second, answer) = either(first.as_mut(), second.as_mut()).await;
+                    match answer {
+                        Err(why) => {
+                            // The other one is still being asked.
+                            failed.push((if of_second { rival } else { disk }, FIRST_GENERATION, why));
+                            if of_second { (disk, first.await) } else { (rival, second.await) }
+                        }
+                        answer => (if of_second { rival } else { disk }, answer),
+                    }
+                }
+                (None, _) => (disk, first.await),
+            };
+            match answer {
+                Err(why) => failed.push((by, FIRST_GENERATION, why)),
+                Ok(bytes) => {
+                    if failed.iter().any(|(.., why)| matches!(why, Why::Bad(_))) {
+                        let record = self.inner.snapshots.group(address.group).await?;
+                        self.report(record.as_ref(), address, &failed);
+                    }
+                    return Ok(bytes);
+                }
+            }
+        }
+        self.read_by_record(stretch, index, address, range, failed).await
+    }
+
+    /// How far a disk is: here, on a node that answers, elsewhere.
+    fn distance(&self, disk: DiskId) -> u8 {
+        match self.inner.disks.get(disk) {
+            Some(disk) if disk.is_local() => 0,
+            Some(disk) if !disk.is_silent() => 1,
+            _ => SILENT,
+        }
+    }
+
+    async fn read_measured(
+        &self,
+        stretch: &Stretch,
+        index: u32,
+        address: Address,
+        range: &Range<u32>,
+        disk: DiskId,
+    ) -> Result<Bytes, Why> {
+        let began = self.inner.env.clock.monotonic();
+        let answer = self.read_replica(stretch, index, address, range, (disk, FIRST_GENERATION)).await;
+        if answer.is_ok() {
+            let took = self.inner.env.clock.monotonic().saturating_sub(began);
+            self.inner.hedges[usize::from(self.distance(disk) > 0)].lock().record(took);
+        }
+        answer
     }
 
     /// Asks the group's record where the replicas are now.
@@ -99,16 +208,22 @@ impl Extents {
         {
             match self.read_replica(stretch, index, address, &range, (disk, generation)).await {
                 Ok(bytes) => answer = Some(bytes),
-                Err(trouble) => {
-                    failed.push((disk, generation, trouble));
+                Err(why) => {
+                    failed.push((disk, generation, why));
                     record = self.inner.snapshots.group(address.group).await?;
                 }
             }
         }
         self.report(record.as_ref(), address, &failed);
         answer.ok_or_else(|| {
-            if failed.iter().any(|(.., trouble)| trouble.is_none()) {
+            if failed.iter().any(|(.., why)| *why == Why::Short) {
                 return StoreError::Busy("file descriptors or memory");
+            }
+            if failed.iter().any(|(.., why)| *why == Why::Away) {
+                return StoreError::Unavailable(format!(
+                    "no node with a sound copy of group {} answers",
+                    address.group
+                ));
             }
             let content = stretch.content;
             StoreError::Damaged(format!("extent {index} of content {content} in group {}", address.group))
@@ -122,8 +237,7 @@ impl Extents {
         address: Address,
         range: &Range<u32>,
         (disk, generation): (DiskId, u32),
-    ) -> Result<Bytes, Option<Trouble>> {
-        let disk = self.inner.disks.get(disk).ok_or(Some(Trouble::Missing))?;
+    ) -> Result<Bytes, Why> {
         let request = ReadRequest {
             address: FrameAddress { group: address.group, generation, offset: address.offset },
             content: stretch.content,
@@ -131,19 +245,31 @@ impl Extents {
             payload_bytes: address.payload_bytes,
             range: range.clone(),
         };
-        disk.read(request).await.map_err(|error| match error {
-            ReadError::Missing => Some(Trouble::Missing),
-            ReadError::Damaged(_) | ReadError::Invalid => Some(Trouble::Damaged),
-            ReadError::Io(error) if is_transient(&error) => None,
-            ReadError::Io(_) => Some(Trouble::Unreadable),
+        // A disk of this node without a clone of its handle.
+        let answer = match self.inner.disks.here(disk) {
+            Some(here) => here.read(request).await,
+            None => match self.inner.disks.get(disk) {
+                Some(there) => there.read(request).await,
+                None if self.inner.disks.whereabouts(disk) == Whereabouts::Lost => {
+                    return Err(Why::Bad(Trouble::Missing));
+                }
+                None => return Err(Why::Away),
+            },
+        };
+        answer.map_err(|error| match error {
+            ReadError::Missing => Why::Bad(Trouble::Missing),
+            ReadError::Damaged(_) | ReadError::Invalid => Why::Bad(Trouble::Damaged),
+            ReadError::Io(error) if is_transient(&error) => Why::Short,
+            ReadError::Io(error) if is_away(&error) => Why::Away,
+            ReadError::Io(_) => Why::Bad(Trouble::Unreadable),
         })
     }
 
     /// What failed although the record lists it.
     fn report(&self, record: Option<&GroupRecord>, address: Address, failed: &[Failed]) {
         let listed: Vec<_> = record.iter().flat_map(|r| replicas_with(r, address)).collect();
-        for (disk, generation, trouble) in failed {
-            if let Some(trouble) = *trouble
+        for (disk, generation, why) in failed {
+            if let Why::Bad(trouble) = *why
                 && listed.contains(&(*disk, *generation))
             {
                 let (group, offset) = (address.group, address.offset);
@@ -151,6 +277,23 @@ impl Extents {
             }
         }
     }
+}
+
+/// The distance of a disk that is asked only when no other is left.
+const SILENT: u8 = 2;
+
+/// The first of two answers, and whether it is the second's.
+async fn either<T>(
+    mut first: Pin<&mut (impl Future<Output = T> + Send)>,
+    mut second: Pin<&mut (impl Future<Output = T> + Send)>,
+) -> (bool, T) {
+    poll_fn(|context| {
+        if let Poll::Ready(answer) = first.as_mut().poll(context) {
+            return Poll::Ready((false, answer));
+        }
+        second.as_mut().poll(context).map(|answer| (true, answer))
+    })
+    .await
 }
 
 /// Replicas that should hold this address: disk and generation of the file.

@@ -227,6 +227,14 @@ impl<S: ObjectStore> Service<S> {
 }
 
 impl<S: ObjectStore> Handler for Service<S> {
+    fn is_fresh(&self) -> bool {
+        self.store.is_fresh()
+    }
+
+    async fn refresh(&self) -> S3Result<()> {
+        Ok(self.store.refresh().await?)
+    }
+
     async fn handle(&self, request: S3Request) -> S3Response {
         let operation = route(&Question {
             method: &request.method,

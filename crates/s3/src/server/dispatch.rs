@@ -93,7 +93,12 @@ pub async fn answer<H: Handler>(
     let received = (!body.is_end_stream()).then(|| Arc::new(Leftover::default()));
     let source = Source::incoming(body, received.clone());
     let slot = Slots::take(&shared.slots);
+    let fresh = if shared.handler.is_fresh() { Ok(()) } else { shared.handler.refresh().await };
     let prepared = match &slot {
+        Some(_) if fresh.is_err() => {
+            drop(source);
+            fresh.and(Err(S3Error::new(S3Code::ServiceUnavailable)))
+        }
         Some(_) => prepare(&shared, parts, source, connection.remote),
         None => {
             drop(source);

@@ -7,7 +7,6 @@ mod admission;
 mod config;
 mod connection;
 mod dispatch;
-mod guard;
 mod reply;
 mod slots;
 mod stream;
@@ -16,6 +15,7 @@ mod timer;
 pub use config::ServerConfig;
 
 use crate::auth::Authenticator;
+use crate::error::S3Result;
 use crate::request::S3Request;
 use crate::response::S3Response;
 use admission::Admission;
@@ -34,6 +34,15 @@ use tokio::task::JoinSet;
 pub trait Handler: Send + Sync + 'static {
     /// Answers one authenticated request. Dropped if the client goes away.
     fn handle(&self, request: S3Request) -> impl Future<Output = S3Response> + Send;
+    /// Asked once at the beginning of each request, before its credentials are looked up: whether accounts and buckets in memory
+    /// follow what other nodes acknowledged.
+    fn is_fresh(&self) -> bool {
+        true
+    }
+    /// Brings them up to date. An error is the answer to the request.
+    fn refresh(&self) -> impl Future<Output = S3Result<()>> + Send {
+        std::future::ready(Ok(()))
+    }
 }
 
 /// Learns of every answered request (metrics).

@@ -1,8 +1,8 @@
 //! A client's socket, guarded: framing is watched on the way in; a reader that stalls, or takes too little, is given up on the
 //! way out. Also the word that hyper does not say: 100 Continue to a client that asked for it before a body of no bytes.
 
-use super::guard::Guard;
 use crate::limits;
+use framing::Guard;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;

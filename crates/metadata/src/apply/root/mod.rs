@@ -1,6 +1,7 @@
-//! The cluster's own rows: buckets, accounts, sessions, records of extent groups.
+//! The cluster's own rows: buckets, accounts, sessions, records of extent groups, the cluster map.
 
 mod bucket;
+mod cluster;
 mod dead;
 mod group;
 mod user;
@@ -35,6 +36,7 @@ pub(super) fn decide(work: &mut Work<'_>, command: &RootCommand) -> Decision {
         }
         RootCommand::AddDead { dead } => group::add_dead(work, dead),
         RootCommand::DropGroup { group, generation } => group::drop_group(work, *group, *generation),
+        RootCommand::Cluster(command) => cluster::decide(work, command),
     }
 }
 

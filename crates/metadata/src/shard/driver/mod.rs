@@ -1,20 +1,29 @@
-//! The driver of all Raft groups: gathers proposals, appends them to the log in one write, hands what is committed to apply.
+//! The driver of all Raft groups: gathers proposals and messages, appends what comes of them to the log in one write, hands what is
+//! committed to apply and what is to be said to the network.
 //!
 //! Promises: nothing is handed to apply that is not durable in every log of the set; one append and one flush for all groups
 //! and proposals of a batch; while a batch is being synced the next one gathers in the queue, and apply runs beside both.
 //! A proposal turned away as busy, too late, too large or for lack of space never happens. A failed log answers everything
 //! from then on with "failed", whose outcome is not known. Refuses to know: commands, trees.
 
+mod peers;
+mod snapshots;
+
 use super::applier::ToApply;
-use super::group::{Group, Waiting};
+use super::flusher::Slot;
+use super::group::{Committed, FoundGroup, Group, GroupConfig, Waiting};
+use super::members::MemberChange;
+use super::reads::ReadReply;
 use super::rows::Applied;
 use super::shared::Shared;
+use super::wire::Outbox;
 use super::{ShardId, envelope};
 use crate::command::Entry;
 use crate::limits::{BATCH_BYTES, CLOCK_BEHIND_MS, ENTRY_ENVELOPE_BYTES, LOG_OVERRUN};
-use crate::log::format::{ENTRY_OVERHEAD_BYTES, HardState};
+use crate::log::format::ENTRY_OVERHEAD_BYTES;
 use crate::log::{LogError, LogSet};
-use crate::node::ProposeError;
+use crate::node::{Peers, ProposeError};
+use bytes::Bytes;
 use env::clock::Clock;
 use env::tasks::Worker;
 use std::collections::BTreeMap;
@@ -22,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use types::NodeId;
 
 /// Told how long each append took; for a histogram.
 pub type AppendObserver = Arc<dyn Fn(Duration) + Send + Sync>;
@@ -45,10 +55,42 @@ pub(crate) enum ToDriver {
     Exclude(usize),
     /// At rest: write down how far the log is durable.
     Mark(oneshot::Sender<()>),
+    /// What another node's driver has to say.
+    Receive(NodeId, Bytes),
+    /// Time passes.
+    Tick,
+    /// A read asks up to where it has to see.
+    Read(ShardId, ReadReply),
+    /// The members shall change.
+    Change(ShardId, MemberChange, oneshot::Sender<Result<(), ProposeError>>),
+    /// Another node shall lead.
+    Transfer(ShardId, NodeId, oneshot::Sender<Result<(), ProposeError>>),
+    /// Numbers of one group.
+    Report(ShardId, oneshot::Sender<Option<GroupReport>>),
+    /// The next chunk of the shard's snapshot may be there.
+    Poll(ShardId),
+    /// Apply put this snapshot of the shard into the tree, or why not.
+    Installed(ShardId, u64, Result<(), String>),
+}
+
+/// One group as its node sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GroupReport {
+    /// Term.
+    pub term: u64,
+    /// Leader, as this node believes.
+    pub leader: Option<NodeId>,
+    /// Last entry in the log.
+    pub last: u64,
+    /// Last entry known committed.
+    pub committed: u64,
+    /// Last entry of each member that the leader knows; empty at the others.
+    pub matched: BTreeMap<NodeId, u64>,
 }
 
 /// The driver.
 pub(crate) struct Driver {
+    config: GroupConfig,
     groups: BTreeMap<ShardId, Group>,
     log: LogSet,
     /// Folders in the set after the last batch.
@@ -62,57 +104,68 @@ pub(crate) struct Driver {
     observer: Option<AppendObserver>,
     /// Log length at which a flush is forced.
     log_bytes: u64,
-}
-
-/// A group as it is found at a start: everything in its log is applied.
-pub(crate) struct FoundGroup {
-    pub(crate) shard: ShardId,
-    pub(crate) state: HardState,
-    pub(crate) applied: Applied,
+    peers: Option<Arc<dyn Peers>>,
+    out: Outbox,
+    /// Something but a proposal happened to a group since the last round.
+    stirred: bool,
+    /// Bytes of entries of other nodes since the last round.
+    received_bytes: usize,
+    snapshots: snapshots::Snapshots,
 }
 
 impl Driver {
-    /// Leads every group. Answers what became committed by that, to be applied before anything else.
+    /// Leads every group that this node decides alone. Answers what became committed by that or was before, to be applied before
+    /// anything else.
     pub(crate) fn start(
-        node: u64,
+        config: GroupConfig,
         found: Vec<FoundGroup>,
         log: LogSet,
         clock: Arc<dyn Clock>,
         shared: Arc<Shared>,
         observer: Option<AppendObserver>,
         log_bytes: u64,
-    ) -> Result<(Driver, Vec<super::group::Committed>), String> {
+        peers: Option<Arc<dyn Peers>>,
+    ) -> Result<(Driver, Vec<Committed>), String> {
         let mut groups = BTreeMap::new();
-        for FoundGroup { shard, state, applied } in found {
-            let mut group = Group::new(shard, node, state, applied).map_err(|e| e.to_string())?;
-            group.campaign().map_err(|e| e.to_string())?;
-            groups.insert(shard, group);
+        for found in found {
+            let mut group = Group::new(found, config)?;
+            if group.decides() {
+                group.campaign()?;
+            }
+            groups.insert(group.shard, group);
         }
         let mut driver = Driver {
+            config,
             groups,
             folders: log.folders(),
             log,
             clock,
             clock_behind: false,
             apply: None,
+            snapshots: snapshots::Snapshots::new(config.seed),
             shared,
             observer,
             log_bytes,
+            peers,
+            out: Outbox::default(),
+            stirred: false,
+            received_bytes: 0,
         };
         let mut committed = Vec::new();
-        while driver.groups.values().any(|group| !group.leads()) || committed.len() < driver.groups.len() {
-            let before = committed.len();
-            if !driver.advance(&mut committed).map_err(|e| e.to_string())? && committed.len() == before {
-                return Err("a shard found no leader".to_owned());
-            }
+        while driver.advance(&mut committed).map_err(|e| e.to_string())? {}
+        // A change of members in the log may have ended that; then others have their say first.
+        if driver.groups.values().any(|group| group.decides() && !(group.leads() && group.has_committed())) {
+            return Err("a shard found no leader".to_owned());
         }
+        driver.publish();
         driver.watch_log();
         Ok((driver, committed))
     }
 
     /// From now on what is committed goes here.
-    pub(crate) fn connect(&mut self, apply: Worker<ToApply>) {
+    pub(crate) fn connect(&mut self, apply: Worker<ToApply>, itself: Arc<Slot<ToDriver>>) {
         self.apply = Some(apply);
+        self.snapshots.connect(itself);
     }
 
     /// Handles messages in order.
@@ -127,12 +180,7 @@ impl Driver {
                     }
                     round.add(proposal);
                 }
-                ToDriver::Flushed(folder, applied) => {
-                    let marks: Vec<_> =
-                        applied.into_iter().map(|(shard, (index, term))| (shard, index, term)).collect();
-                    let done = self.log.truncate(folder, &marks);
-                    self.note(done);
-                }
+                ToDriver::Flushed(folder, applied) => self.truncate(folder, applied),
                 ToDriver::Exclude(folder) => {
                     let done = self.log.exclude(folder);
                     self.note(done);
@@ -143,6 +191,8 @@ impl Driver {
                     // Whoever closes may have stopped waiting.
                     let _ = done.send(());
                 }
+                ToDriver::Receive(from, batch) => self.receive(from, batch, &mut round),
+                other => self.other(other),
             }
         }
         self.run(round);
@@ -172,21 +222,49 @@ impl Driver {
         }
     }
 
+    /// This node says nothing any more: where it led, others will, once they miss its heartbeats.
     fn fail(&mut self, reason: String) {
         self.groups.values_mut().for_each(|group| group.abandon(&reason));
         self.shared.fail(reason);
+        self.shared.forget_leaders();
     }
 
-    /// One append for these proposals.
+    /// One append for these proposals and whatever else happened.
     fn run(&mut self, round: Round) {
-        if round.proposals.is_empty() {
+        let stirred = std::mem::take(&mut self.stirred);
+        if round.proposals.is_empty() && !stirred {
             return;
         }
         if let Some(reason) = self.shared.failure() {
             return round.answer(|| ProposeError::ReadOnly(reason.clone()));
         }
+        if !round.proposals.is_empty() {
+            self.propose_all(round);
+        }
+        self.received_bytes = 0;
+        let mut committed = Vec::new();
+        loop {
+            if self.config.clustered {
+                self.settle();
+            }
+            match self.advance(&mut committed) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(e) => return self.fail(e.to_string()),
+            }
+        }
+        if self.config.clustered {
+            self.publish();
+        }
+        let Some(apply) = self.apply.as_ref().filter(|_| !committed.is_empty()) else { return };
+        if apply.submit(ToApply::Entries(committed)).is_err() {
+            self.fail("apply has ended".to_owned());
+        }
+    }
+
+    fn propose_all(&mut self, round: Round) {
         // Before Raft knows of them, so that a full disk leaves no entry half there.
-        match self.log.reserve(round.bytes + self.groups.len() * ENTRY_ENVELOPE_BYTES) {
+        match self.reserve(round.bytes) {
             Ok(()) => {}
             Err(LogError::NoSpace) => return round.answer(|| ProposeError::NoSpace),
             Err(LogError::Short) => return round.answer(|| ProposeError::Busy),
@@ -201,18 +279,11 @@ impl Driver {
         for proposal in round.proposals {
             self.propose(proposal, now);
         }
-        let mut committed = Vec::new();
-        loop {
-            match self.advance(&mut committed) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(e) => return self.fail(e.to_string()),
-            }
-        }
-        let Some(apply) = &self.apply else { return };
-        if apply.submit(ToApply::Entries(committed)).is_err() {
-            self.fail("apply has ended".to_owned());
-        }
+    }
+
+    /// Room for so many bytes of entries and what has come from others.
+    fn reserve(&mut self, bytes: usize) -> Result<(), LogError> {
+        self.log.reserve(bytes + self.received_bytes + self.groups.len() * ENTRY_ENVELOPE_BYTES)
     }
 
     /// Cluster time; says so once if the wall clock is far behind it.
@@ -239,20 +310,22 @@ impl Driver {
         };
         proposal.entry.stamp_ms = now;
         envelope::stamp(&mut proposal.data, now);
-        if let Err(waiting) = group.propose(proposal.entry, proposal.data, proposal.waiting) {
-            waiting.answer(Err(ProposeError::Busy));
+        if let Err((waiting, error)) = group.propose(proposal.entry, proposal.data, proposal.waiting) {
+            waiting.answer(Err(error));
         }
     }
 
-    /// Makes durable what the groups want durable; `false` if they want nothing.
-    fn advance(&mut self, committed: &mut Vec<super::group::Committed>) -> Result<bool, LogError> {
+    /// Makes durable what the groups want durable, and sends what they have to say, before or after as Raft allows; `false` if they
+    /// want nothing.
+    fn advance(&mut self, committed: &mut Vec<Committed>) -> Result<bool, LogError> {
         let (mut items, mut readies) = (Vec::new(), Vec::new());
         for group in self.groups.values_mut() {
-            readies.extend(group.ready(&mut items).map(|ready| (group.shard, ready)));
+            readies.extend(group.ready(&mut items, &mut self.out).map(|ready| (group.shard, ready)));
         }
         if readies.is_empty() {
             return Ok(false);
         }
+        self.send();
         if !items.is_empty() {
             let begun = self.clock.monotonic();
             self.log.append(&items)?;
@@ -264,15 +337,48 @@ impl Driver {
         }
         for (shard, ready) in readies {
             if let Some(group) = self.groups.get_mut(&shard) {
-                group.advance(ready, committed);
+                group.advance(ready, committed, &mut self.out);
             }
         }
+        self.send();
         Ok(true)
+    }
+
+    fn send(&mut self) {
+        let Some(peers) = &self.peers else { return };
+        self.out.take().for_each(|(to, batch)| peers.send(to, batch));
+    }
+
+    /// A flush of this folder's tree holds these: older entries may go, but for what members that are not far behind may ask for,
+    /// the newest half of the log. So a node that was away for a moment needs no snapshot, whoever leads by then.
+    fn truncate(&mut self, folder: usize, applied: BTreeMap<ShardId, Applied>) {
+        // An open snapshot wants the entries behind it, but not so much that nothing can be proposed any more.
+        let short = self.log_live_bytes() < self.log_bytes * 3 / 2;
+        let mut marks = Vec::new();
+        for (shard, (index, term)) in applied {
+            let Some(group) = self.groups.get(&shard).filter(|group| !group.is_alone()) else {
+                marks.push((shard, index, term));
+                continue;
+            };
+            let kept = self.log.first_within(folder, shard, self.log_bytes / 2).map_or(index, |first| first - 1);
+            let needed = if short { self.snapshots.needed(shard) } else { u64::MAX };
+            let through = index.min(kept).min(needed);
+            marks.extend(group.raw.store().term_at(through).map(|term| (shard, through, term)));
+        }
+        let done = self.log.truncate(folder, &marks);
+        self.note(done);
+        for (shard, group) in &mut self.groups {
+            group.raw.mut_store().compact(self.log.truncated(*shard));
+        }
+    }
+
+    fn log_live_bytes(&self) -> u64 {
+        self.log.stats().values().map(|stats| stats.live_bytes).max().unwrap_or(0)
     }
 
     /// Tells the others how long the log is.
     fn watch_log(&self) {
-        let live = self.log.stats().values().map(|stats| stats.live_bytes).max().unwrap_or(0);
+        let live = self.log_live_bytes();
         let long = live >= self.log_bytes;
         let became_long = long && !self.shared.log_long.swap(long, Ordering::Relaxed);
         self.shared.log_long.store(long, Ordering::Relaxed);

@@ -1,13 +1,13 @@
-//! Watches the framing of a connection's requests, before hyper sees a byte.
+//! Watches the framing of a connection's requests, before an HTTP parser sees a byte.
 //!
-//! hyper serves some requests that two parsers may understand differently (both lengths at once, bare line feeds, folded
+//! Parsers serve some requests that two of them may understand differently (both lengths at once, bare line feeds, folded
 //! headers, chunk extensions), which is how requests are smuggled past proxies. This machine knows just enough of RFC 9112 to
-//! find each request's end, and at the first ambiguity it replaces one byte by NUL and lets nothing more through: hyper then
-//! refuses that very request with 400, in order, after the answers to those before it.
+//! find each request's end, and at the first ambiguity it replaces one byte by NUL and lets nothing more through: the parser
+//! behind it then refuses that very request with 400, in order, after the answers to those before it.
 //!
 //! Promises: a request whose framing is ambiguous never completes. Refuses to know: I/O, methods, paths.
 
-use crate::limits;
+pub mod limits;
 
 /// Where in the stream we are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,10 +39,17 @@ pub struct Guard {
     http_1_0: bool,
     content_length: Option<u64>,
     chunked: bool,
+    violated_body: bool,
 }
 
 /// The framing is ambiguous or out of bounds.
 struct Violation;
+
+impl Default for Guard {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Guard {
     /// At the beginning of a connection.
@@ -55,12 +62,23 @@ impl Guard {
             http_1_0: false,
             content_length: None,
             chunked: false,
+            violated_body: false,
         }
     }
 
     /// Whether a violation was found.
     pub fn is_poisoned(&self) -> bool {
         self.state == State::Poisoned
+    }
+
+    /// Whether a violation was found in a body, so that the parser has taken that request's head already.
+    pub fn has_violated_body(&self) -> bool {
+        self.violated_body
+    }
+
+    /// Whether a head has begun and not yet ended.
+    pub fn is_in_head(&self) -> bool {
+        self.state == State::Headers || self.state == State::RequestLine && self.head_bytes > 0
     }
 
     /// Looks at the next bytes; answers how many of them may be passed on. On a violation the last of them is now NUL.
@@ -74,6 +92,7 @@ impl Guard {
                 _ => match self.take_line(&bytes[at..]) {
                     Ok(n) => at += n,
                     Err(offset) => {
+                        self.violated_body = !matches!(self.state, State::RequestLine | State::Headers);
                         self.state = State::Poisoned;
                         bytes[at + offset] = 0;
                         return at + offset + 1;
@@ -162,7 +181,8 @@ impl Guard {
         }
         self.http_1_0 = text.ends_with(b" HTTP/1.0");
         self.state = State::Headers;
-        Ok(())
+        // Some parsers mend such a target; nobody signed what they make of it.
+        if target(text).iter().any(|c| c.is_ascii_control() || *c == b' ') { Err(Violation) } else { Ok(()) }
     }
 
     fn header(&mut self, text: &[u8]) -> Result<(), Violation> {
@@ -207,6 +227,14 @@ impl Guard {
         self.content_length = None;
         self.chunked = false;
         State::RequestLine
+    }
+}
+
+/// What stands between the first and the last blank of a request line; empty if there are not two.
+fn target(text: &[u8]) -> &[u8] {
+    match (memchr::memchr(b' ', text), memchr::memrchr(b' ', text)) {
+        (Some(first), Some(last)) if first < last => &text[first + 1..last],
+        _ => b"",
     }
 }
 
@@ -270,7 +298,7 @@ mod tests {
 
     #[test]
     fn row_57_ambiguous_requests_never_complete() {
-        let inputs: [&[u8]; 21] = [
+        let inputs: [&[u8]; 24] = [
             b"POST / HTTP/1.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n",
             b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n",
             b"POST / HTTP/1.1\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\n",
@@ -286,6 +314,9 @@ mod tests {
             b"GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n",
             b"GET / HTTP/1.1\r\n A: b\r\n\r\n",
             b"GET / HTTP/1.1\nHost: h\r\n\r\n",
+            b"GET /a b HTTP/1.1\r\n\r\n",
+            b"GET /a\x01 HTTP/1.1\r\n\r\n",
+            b"GET /a\0b HTTP/1.1\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: h\n\n",
             b"GET / HTTP/1.1\r\nA: b\rc\r\n\r\n",
             b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;x=y\r\na\r\n0\r\n\r\n",
@@ -309,6 +340,24 @@ mod tests {
         input.resize(1 << 20, b'x');
         let (out, poisoned) = pass(&input, 8192);
         assert!(poisoned && out.len() <= limits::HEAD_MAX_BYTES + 8192);
+    }
+
+    #[test]
+    fn a_head_and_a_violated_body_are_told_apart() {
+        let mut guard = Guard::new();
+        assert!(!guard.is_in_head());
+        for (piece, in_head, violated) in [
+            (&b"PUT /k HT"[..], true, false),
+            (b"TP/1.1\r\nTransfer-Encoding: chunked\r\n", true, false),
+            (b"\r\n3\r\nab", false, false),
+            (b"c\r\n1;x=y\r\n", false, true),
+        ] {
+            guard.scan(&mut piece.to_vec());
+            assert_eq!((guard.is_in_head(), guard.has_violated_body()), (in_head, violated));
+        }
+        let mut guard = Guard::new();
+        guard.scan(&mut b"GET / HTTP/1.1\n".to_vec());
+        assert!(guard.is_poisoned() && !guard.has_violated_body());
     }
 
     proptest! {
