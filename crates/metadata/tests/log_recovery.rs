@@ -168,6 +168,33 @@ fn entries_replace_those_of_their_index_and_above() {
 }
 
 #[test]
+fn replaced_entries_keep_no_segment_and_what_replaced_them_keeps_its_own() {
+    for reopened in [false, true] {
+        let disk = SimDisk::new(4, 8 << 20);
+        let mut log = Log::create(config(&disk), 7).expect("creates");
+        (1..=9).for_each(|index| log.append(&[entry(1, index, 7000)]).expect("appends"));
+        assert_eq!(log.stats().segments, 2, "the entries from 3 on lie in both");
+        log.append(&[entry(1, 3, 10)]).expect("appends");
+        // More segments, which nobody needs.
+        (1..=15).for_each(|index| log.append(&[entry(2, index, 7000)]).expect("appends"));
+        if reopened {
+            drop(log);
+            log = Log::open(config(&disk)).expect("opens").0;
+        }
+        let before = log.stats().segments;
+        log.truncate(&[(ShardId(1), 2, 1), (ShardId(2), 15, 1)]).expect("truncates");
+        assert_eq!(
+            log.stats().segments,
+            before - 1,
+            "reopened {reopened}: the first goes, the one with the new third stays"
+        );
+        drop(log);
+        let (_, recovered) = Log::open(config(&disk)).expect("opens");
+        assert_eq!(indices(&recovered, 1), [3], "reopened {reopened}");
+    }
+}
+
+#[test]
 fn local_records_come_back_until_what_they_follow_is_truncated() {
     let disk = SimDisk::new(4, 8 << 20);
     let mut log = Log::create(config(&disk), 7).expect("creates");

@@ -169,6 +169,10 @@ fn trouble(world: &mut World, down: &mut BTreeMap<NodeId, u64>, calm: bool) {
         down.iter().filter(|(_, until)| **until <= world.ticks || calm).map(|(node, _)| *node).collect();
     for node in back {
         down.remove(&node);
+        if world.may_fail.remove(&node) {
+            let policy = policy(&mut world.dice);
+            world.kill(node, policy);
+        }
         world.start(node);
     }
     if calm {
@@ -178,10 +182,18 @@ fn trouble(world: &mut World, down: &mut BTreeMap<NodeId, u64>, calm: bool) {
         let victims = if world.dice.chance(100) { all.clone() } else { vec![all[world.dice.below(all.len())]] };
         let away = if world.dice.chance(250) { 60 } else { 12 };
         for node in victims {
-            let policy = policy(&mut world.dice);
-            if world.running.contains_key(&node) {
+            if !world.running.contains_key(&node) || world.may_fail.contains(&node) {
+                continue;
+            }
+            down.insert(node, world.ticks + 5 + world.dice.below(away) as u64);
+            if world.dice.chance(500) {
+                let policy = policy(&mut world.dice);
                 world.kill(node, policy);
-                down.insert(node, world.ticks + 1 + world.dice.below(away) as u64);
+            } else {
+                // In the middle of something: after a few more writes and syncs.
+                let disk = world.disks[&node].clone();
+                disk.crash_after(disk.mutations() + world.dice.below(12) as u64);
+                world.may_fail.insert(node);
             }
         }
     }
@@ -308,6 +320,18 @@ fn three_nodes_lose_nothing_answered_and_read_nothing_old_whatever_befalls_them(
 fn five_nodes_lose_nothing_answered_and_read_nothing_old_whatever_befalls_them() {
     let sum = seeds(&born(5), 10_000, 40, 120);
     assert!(sum.answered > 200 && sum.read > 200, "{sum:?}");
+}
+
+#[test]
+fn a_learner_beside_one_voter_applies_nothing_that_the_voter_may_still_lose() {
+    let disks = (1..=2).map(|node| (node, SimDisk::new(u64::from(node), 64 << 20))).collect();
+    let mut world = World::new(98, disks);
+    (1..=2).for_each(|node| world.start(node));
+    SHARDS.iter().for_each(|shard| world.change(*shard, &MemberChange::AddLearner(2)));
+    world.run_until(100, "all nodes are level", |world| world.is_level());
+    world.stop_all();
+    let sum = seeds(&world.disks, 20_000, 40, 120);
+    assert!(sum.answered > 500 && sum.read > 500, "{sum:?}");
 }
 
 #[test]

@@ -106,7 +106,7 @@ pub struct LogStats {
 struct Segment {
     number: u64,
     file: SegmentFile,
-    /// Highest index of an entry or local record in it.
+    /// Highest index of an entry or local record in it that was not replaced.
     highest: BTreeMap<ShardId, u64>,
 }
 
@@ -114,7 +114,7 @@ impl Segment {
     /// Entries from `index` on are replaced: they keep the segment no longer.
     fn forget_from(&mut self, shard: ShardId, index: u64) {
         if let Some(highest) = self.highest.get_mut(&shard) {
-            *highest = (*highest).min(index);
+            *highest = (*highest).min(index.saturating_sub(1));
         }
     }
 
@@ -359,25 +359,26 @@ impl Log {
 
     fn note(&mut self, item: &Item) {
         self.state.absorb(item);
-        let Some(current) = self.segments.back_mut() else { return };
         match item {
             Item::Entry(entry) => {
-                let highest = current.highest.entry(entry.shard).or_default();
-                let replaces = self.runs.last(entry.shard) >= entry.index;
-                *highest = if replaces { entry.index } else { (*highest).max(entry.index) };
-                if replaces {
+                if self.runs.last(entry.shard) >= entry.index {
                     self.segments.iter_mut().for_each(|segment| segment.forget_from(entry.shard, entry.index));
                 }
+                self.needs_current(entry.shard, entry.index);
             }
-            Item::Local(shard, after, _) => {
-                let highest = current.highest.entry(*shard).or_default();
-                *highest = (*highest).max(*after);
-            }
+            Item::Local(shard, after, _) => self.needs_current(*shard, *after),
             Item::Truncated(shard, index, _) => {
                 self.segments.iter_mut().for_each(|segment| segment.forget_through(*shard, *index));
             }
             _ => {}
         }
+    }
+
+    /// The segment being written holds this index.
+    fn needs_current(&mut self, shard: ShardId, index: u64) {
+        let Some(current) = self.segments.back_mut() else { return };
+        let highest = current.highest.entry(shard).or_default();
+        *highest = (*highest).max(index);
     }
 
     fn fits(&self, bytes: usize) -> bool {

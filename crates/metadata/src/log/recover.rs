@@ -285,7 +285,7 @@ impl Walk {
                 if replaces {
                     // Those keep their segments no longer.
                     let highest = self.highest.values_mut().filter_map(|highest| highest.get_mut(&shard));
-                    highest.for_each(|highest| *highest = (*highest).min(index));
+                    highest.for_each(|highest| *highest = (*highest).min(index.saturating_sub(1)));
                 }
                 self.note(segment, shard, index);
             }

@@ -539,3 +539,7 @@ fn mix(seed: u64) -> u64 {
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
+
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod tests;

@@ -261,7 +261,8 @@ pub struct World {
     pub dice: Dice,
     starts: u64,
     pub ticks: u64,
-    may_fail: Option<NodeId>,
+    /// Nodes whose disks are failing.
+    pub may_fail: BTreeSet<NodeId>,
 }
 
 impl World {
@@ -286,7 +287,7 @@ impl World {
             dice: Dice::new(seed),
             starts: seed << 16,
             ticks: 0,
-            may_fail: None,
+            may_fail: BTreeSet::new(),
         }
     }
 
@@ -305,14 +306,14 @@ impl World {
 
     /// Ticks for a while, or until a node whose disk fails says so.
     pub fn run_while_failing(&mut self, node: NodeId, ticks: u64) {
-        self.may_fail = Some(node);
+        self.may_fail.insert(node);
         for _ in 0..ticks {
             if self.running.get(&node).is_none_or(|running| running.metadata.failure().is_some()) {
                 break;
             }
             self.tick();
         }
-        self.may_fail = None;
+        self.may_fail.remove(&node);
     }
 
     fn open(&mut self, node: NodeId) -> Result<(), metadata::node::StartError> {
@@ -392,7 +393,7 @@ impl World {
             unreachable!("{broken}");
         }
         for (node, running) in &self.running {
-            let failure = running.metadata.failure().filter(|_| self.may_fail != Some(*node));
+            let failure = running.metadata.failure().filter(|_| !self.may_fail.contains(node));
             assert_eq!(failure, None, "node {node}");
         }
     }
