@@ -38,6 +38,13 @@ pub(crate) struct GroupStatus {
     pub(crate) members: Members,
 }
 
+/// What [`GroupStatus`] is made of, where the driver has it.
+pub(crate) struct GroupNow<'a> {
+    pub(crate) term: u64,
+    pub(crate) leader: Option<NodeId>,
+    pub(crate) members: &'a Members,
+}
+
 type AppliedReply = oneshot::Sender<Result<(), ProposeError>>;
 
 /// How far a shard is applied and readable, and who waits for more.
@@ -146,14 +153,17 @@ impl Shared {
         Hold { shared: self.clone() }
     }
 
-    /// Tells who leads and takes part. `node` is this one.
-    pub(crate) fn set_status(&self, shard: ShardId, status: GroupStatus, node: NodeId) {
-        if self.status.read().get(&shard) != Some(&status) {
-            let mut known = self.status.write();
-            known.insert(shard, status);
-            let decides = known.values().all(|status| status.leader == Some(node) && status.members.decides(node));
-            self.decides.store(decides, Ordering::Release);
+    /// Tells who leads and takes part. `node` is this one. Asked after every round of the driver, and almost never anything new.
+    pub(crate) fn set_status(&self, shard: ShardId, now: GroupNow<'_>, node: NodeId) {
+        let GroupNow { term, leader, members } = now;
+        let is = |known: &GroupStatus| (known.term, known.leader) == (term, leader) && known.members == *members;
+        if self.status.read().get(&shard).is_some_and(is) {
+            return;
         }
+        let mut known = self.status.write();
+        known.insert(shard, GroupStatus { term, leader, members: members.clone() });
+        let decides = known.values().all(|status| status.leader == Some(node) && status.members.decides(node));
+        self.decides.store(decides, Ordering::Release);
     }
 
     /// Whether this node leads every shard and no other has a vote. Asked often.

@@ -11,7 +11,7 @@ use crate::log::format::ENTRY_OVERHEAD_BYTES;
 use crate::node::ProposeError;
 use crate::shard::ShardId;
 use crate::shard::group::{FoundGroup, Group, raft_entry};
-use crate::shard::shared::GroupStatus;
+use crate::shard::shared::GroupNow;
 use crate::shard::wire;
 use bytes::Bytes;
 use raft::eraftpb::{Message, MessageType};
@@ -137,9 +137,8 @@ impl Driver {
     /// Between two steps of a round: what followers need from the log, and what each group has to do about those who wait.
     pub(super) fn settle(&mut self) {
         let mut budget = CATCH_UP_BYTES;
-        let shards: Vec<ShardId> = self.groups.keys().copied().collect();
-        for shard in shards {
-            let Some(group) = self.groups.get_mut(&shard) else { continue };
+        let mut snapshots = Vec::new();
+        for (&shard, group) in &mut self.groups {
             group.settle();
             let asked = group.take_asked();
             for wanted in asked.entries {
@@ -156,18 +155,18 @@ impl Driver {
                 group.raw.on_entries_fetched(wanted.context);
                 group.raw.mut_store().set_fetched(None);
             }
-            for to in asked.snapshots {
-                self.offer(shard, to);
-            }
+            snapshots.extend(asked.snapshots.into_iter().map(|to| (shard, to)));
+        }
+        for (shard, to) in snapshots {
+            self.offer(shard, to);
         }
     }
 
     /// Tells everybody on this node who leads and takes part.
-    pub(super) fn publish(&mut self) {
-        for (shard, group) in &mut self.groups {
-            let status =
-                GroupStatus { term: group.raw.raft.term, leader: group.leader(), members: group.members().clone() };
-            self.shared.set_status(*shard, status, self.config.node);
+    pub(super) fn publish(&self) {
+        for (shard, group) in &self.groups {
+            let now = GroupNow { term: group.raw.raft.term, leader: group.leader(), members: group.members() };
+            self.shared.set_status(*shard, now, self.config.node);
         }
         let rounds = self.groups.values().map(|group| group.reads.begun()).sum();
         self.shared.counters.read_rounds.store(rounds, Ordering::Relaxed);
