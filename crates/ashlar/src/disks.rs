@@ -4,7 +4,8 @@
 //! one other is there; the file is written whole or not at all, and the newest one that can be read counts. A disk is in the list
 //! before it gets its identity. Refuses to know: what disks hold; what is done about a missing one ([`crate::birth`]).
 
-use env::disk::{Caching, Disk, Open};
+use env::disk::Disk;
+use env::small_file;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -12,7 +13,6 @@ use std::io;
 use types::{ClusterId, DiskId};
 
 const NAME: &str = "disks";
-const UNFINISHED: &str = "disks.new";
 /// 2 knows the starts of disks; a list of format 1 is read and knows none.
 const FORMAT: u32 = 2;
 const OLDEST_FORMAT: u32 = 1;
@@ -64,32 +64,12 @@ struct Text {
 
 /// The folder's copy; `None` if it has none. Damage is an error of kind `InvalidData`.
 pub fn read(disk: &dyn Disk) -> io::Result<Option<Copy>> {
-    let file = match disk.open(NAME, Open::Read, Caching::Buffered) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(e),
-    };
-    let len = usize::try_from(file.len()?).unwrap_or(usize::MAX);
-    if len > MAX_BYTES {
-        return Err(damaged("it is too long"));
-    }
-    let mut bytes = vec![0; len];
-    let read = file.read_at(&mut bytes, 0)?;
-    bytes.truncate(read);
-    decode(&bytes).map(Some)
+    small_file::read(disk, NAME, MAX_BYTES + 1)?.map(|bytes| decode(&bytes)).transpose()
 }
 
 /// Replaces the folder's copy. Durable when it returns.
 pub fn write(disk: &dyn Disk, copy: &Copy) -> io::Result<()> {
-    match disk.remove(UNFINISHED) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
-    let file = disk.open(UNFINISHED, Open::CreateNew, Caching::Buffered)?;
-    file.write_at(&encode(copy), 0)?;
-    file.sync_data()?;
-    disk.rename(UNFINISHED, NAME)?;
-    disk.sync_dir("")
+    small_file::replace(disk, NAME, &encode(copy))
 }
 
 /// One line of JSON and one with its digest.
@@ -107,6 +87,9 @@ fn encode(copy: &Copy) -> Vec<u8> {
 }
 
 fn decode(bytes: &[u8]) -> io::Result<Copy> {
+    if bytes.len() > MAX_BYTES {
+        return Err(damaged("it is too long"));
+    }
     let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is not text"))?;
     let (line, digest) = text.split_once('\n').ok_or_else(|| damaged("it is cut off"))?;
     if digest != format!("sha256 {}\n", hex::encode(Sha256::digest(line.as_bytes()))) {

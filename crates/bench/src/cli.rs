@@ -5,6 +5,7 @@
 
 mod probes;
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -389,23 +390,8 @@ fn run_crash(runtime: &tokio::runtime::Runtime, args: &CrashArgs, json: bool) ->
         versioned: args.versioned,
         verbose: !json,
     };
-    match runtime.block_on(crash::run(&config)) {
-        Ok(report) if json => print_json(&report).map(|()| true),
-        Ok(report) => {
-            print!("{report}");
-            Ok(true)
-        }
-        Err(error) => {
-            crash::note_failure(&args.folder, &format!("seed {seed}: {error}"));
-            eprintln!("{error}\nseed {seed}; data and server.log are kept in {}", args.folder.display());
-            if json {
-                print_json(&serde_json::json!({"seed": seed, "error": error.to_string()}))?;
-            } else {
-                println!("crash: 0 passed, 1 failed, 0 skipped");
-            }
-            Ok(false)
-        }
-    }
+    let result = runtime.block_on(crash::run(&config));
+    tell_trial("crash", result, &args.folder, seed, json)
 }
 
 fn run_chaos(runtime: &tokio::runtime::Runtime, args: &ChaosArgs, json: bool) -> Result<bool, BenchError> {
@@ -425,16 +411,32 @@ fn run_chaos(runtime: &tokio::runtime::Runtime, args: &ChaosArgs, json: bool) ->
         seed,
         verbose: !json,
     };
-    match runtime.block_on(chaos::run(&config)) {
+    let result = runtime.block_on(chaos::run(&config));
+    tell_trial("chaos", result, &args.folder, seed, json)
+}
+
+/// The report, or what went wrong and what is needed to look into it; whether all was well.
+fn tell_trial<R: Serialize + Display>(
+    what: &str,
+    result: Result<R, BenchError>,
+    folder: &Path,
+    seed: u64,
+    json: bool,
+) -> Result<bool, BenchError> {
+    match result {
         Ok(report) if json => print_json(&report).map(|()| true),
         Ok(report) => {
             print!("{report}");
             Ok(true)
         }
         Err(error) => {
-            crash::note_failure(&args.folder, &format!("seed {seed}: {error}"));
-            eprintln!("{error}\nseed {seed}; data and logs are kept in {}", args.folder.display());
-            println!("chaos: 0 passed, 1 failed, 0 skipped");
+            crash::note_failure(folder, &format!("seed {seed}: {error}"));
+            eprintln!("{error}\nseed {seed}; data and logs are kept in {}", folder.display());
+            if json {
+                print_json(&serde_json::json!({"seed": seed, "error": error.to_string()}))?;
+            } else {
+                println!("{what}: 0 passed, 1 failed, 0 skipped");
+            }
             Ok(false)
         }
     }

@@ -13,6 +13,7 @@ pub mod random;
 pub mod real_disk;
 pub mod ring;
 pub mod sim_disk;
+pub mod small_file;
 pub mod tasks;
 pub mod timers;
 mod trace;

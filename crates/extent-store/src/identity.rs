@@ -6,14 +6,14 @@
 
 use std::io;
 
-use env::disk::{Caching, Disk, Open};
+use env::disk::Disk;
+use env::small_file;
 use types::{ClusterId, DiskId, NodeId};
 
 use crate::format::{FormatError, IdentityRecord};
 use crate::paths::EXTENTS;
 
 const NAME: &str = "identity";
-const UNFINISHED: &str = "identity.new";
 
 /// A disk that belongs to a cluster and a node, with the incarnation of this start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,17 +64,11 @@ pub enum IdentityError {
 impl DiskIdentity {
     /// What the folder says it is; `None` for a folder that was never a disk.
     pub fn read(disk: &dyn Disk) -> Result<Option<DiskIdentity>, IdentityError> {
-        let file = match disk.open(NAME, Open::Read, Caching::Buffered) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return if holds_extents(disk)? { Err(IdentityError::NotEmpty) } else { Ok(None) };
-            }
-            Err(error) => return Err(error.into()),
-        };
         // One byte more than the record, so that a longer file is seen.
-        let mut bytes = [0; IdentityRecord::LEN + 1];
-        let len = file.read_at(&mut bytes, 0)?;
-        let record = IdentityRecord::decode(&bytes[..len]).map_err(IdentityError::Damaged)?;
+        let Some(bytes) = small_file::read(disk, NAME, IdentityRecord::LEN + 1)? else {
+            return if holds_extents(disk)? { Err(IdentityError::NotEmpty) } else { Ok(None) };
+        };
+        let record = IdentityRecord::decode(&bytes).map_err(IdentityError::Damaged)?;
         Ok(Some(DiskIdentity::from_record(&record)))
     }
 
@@ -108,15 +102,7 @@ impl DiskIdentity {
     }
 
     fn write(&self, disk: &dyn Disk) -> io::Result<()> {
-        match disk.remove(UNFINISHED) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = disk.open(UNFINISHED, Open::CreateNew, Caching::Buffered)?;
-        file.write_at(&self.to_record().encode(), 0)?;
-        file.sync_data()?;
-        disk.rename(UNFINISHED, NAME)?;
-        disk.sync_dir("")
+        small_file::replace(disk, NAME, &self.to_record().encode())
     }
 
     fn to_record(self) -> IdentityRecord {

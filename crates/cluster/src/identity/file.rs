@@ -6,8 +6,9 @@
 //! Refuses to know: what the cluster map says of the node.
 
 use super::NodeKey;
-use env::disk::{Caching, Disk, Open};
+use env::disk::Disk;
 use env::random::Random;
+use env::small_file;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::io;
@@ -15,7 +16,6 @@ use std::sync::Arc;
 use types::{ClusterId, NodeId};
 
 const NAME: &str = "node";
-const UNFINISHED: &str = "node.new";
 const FORMAT: u32 = 1;
 /// Far more than the fields need; a longer file is damaged.
 const MAX_BYTES: usize = 4096;
@@ -130,26 +130,11 @@ fn write_all(disks: &[Arc<dyn Disk>], file: &NodeFile) -> io::Result<()> {
 }
 
 fn read(disk: &dyn Disk) -> io::Result<Option<NodeFile>> {
-    let file = match disk.open(NAME, Open::Read, Caching::Buffered) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(e),
-    };
-    let mut bytes = vec![0; MAX_BYTES + 1];
-    let len = file.read_at(&mut bytes, 0)?;
-    decode(&bytes[..len]).map(Some)
+    small_file::read(disk, NAME, MAX_BYTES + 1)?.map(|bytes| decode(&bytes)).transpose()
 }
 
 fn write(disk: &dyn Disk, file: &NodeFile) -> io::Result<()> {
-    match disk.remove(UNFINISHED) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
-    let open = disk.open(UNFINISHED, Open::CreateNew, Caching::Buffered)?;
-    open.write_at(&encode(file), 0)?;
-    open.sync_data()?;
-    disk.rename(UNFINISHED, NAME)?;
-    disk.sync_dir("")
+    small_file::replace(disk, NAME, &encode(file))
 }
 
 fn encode(file: &NodeFile) -> Vec<u8> {
