@@ -4,7 +4,7 @@
 
 use crate::birth;
 use crate::cli::{Io, ServerArgs};
-use crate::cluster::{Fabric, Reach};
+use crate::cluster::{Fabric, Reach, Viewer};
 use crate::credentials::{self, RootKeys};
 use crate::memory::Budget;
 use crate::node::Node;
@@ -196,9 +196,9 @@ async fn open_node(
         env: env.clone(),
         metadata: opened.metadata.clone(),
         directory,
-        disks: replicas,
+        disks: replicas.clone(),
         cluster,
-        rf: copies,
+        rf: copies.clone(),
         write_buffers: BufPool::new(budget.write_bytes),
         read_buffers,
         inline_bytes: types::limits::INLINE_BYTES,
@@ -209,7 +209,8 @@ async fn open_node(
     })
     .await?;
     running.go_on(&controller, &disks, reach).await?;
-    let curator = curator::Curator::start(controller.clone(), curator_config(args, &controller, &env));
+    let viewer = running.viewer(&replicas, &copies);
+    let curator = curator::Curator::start(controller.clone(), curator_config(args, &controller, viewer, &env));
     let node = Node::new(cluster, env, opened.metadata, opened.missing, controller, curator, warnings, running);
     Ok((Arc::new(node), keys, made))
 }
@@ -271,11 +272,12 @@ async fn caught_up(metadata: &Metadata) {
     }
 }
 
-fn curator_config(args: &ServerArgs, controller: &Controller, env: &Env) -> curator::Config {
+fn curator_config(args: &ServerArgs, controller: &Controller, viewer: Viewer, env: &Env) -> curator::Config {
     let caretaker = controller.clone();
     curator::Config {
         reclaim_delay: Duration::from_millis(args.reclaim_delay),
         leads: Arc::new(move || caretaker.is_caretaker()),
+        view: Arc::new(move || viewer.view()),
         ..curator::Config::new(env.clone())
     }
 }

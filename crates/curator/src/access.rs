@@ -3,8 +3,9 @@
 //! Promises: a read sees everything that was answered before the last barrier, and on a node alone before it began; a refusal is an
 //! error. Refuses to know: what is done with it.
 
-use crate::config::Barrier;
+use crate::config::{Barrier, Config};
 use crate::error::CuratorError;
+use crate::view::View;
 use env::Env;
 use metadata::command::{Command, Outcome, RootCommand, ShardCommand};
 use metadata::read::{ReadError, root};
@@ -23,11 +24,14 @@ pub(crate) struct Access {
     controller: Controller,
     env: Env,
     barrier: Option<Arc<dyn Barrier>>,
+    #[allow(dead_code)]
+    view: Arc<dyn Fn() -> View + Send + Sync>,
 }
 
 impl Access {
-    pub(crate) fn new(controller: Controller, env: Env, barrier: Option<Arc<dyn Barrier>>) -> Access {
-        Access { controller, env, barrier }
+    pub(crate) fn new(controller: Controller, config: &Config) -> Access {
+        let Config { env, barrier, view, .. } = config.clone();
+        Access { controller, env, barrier, view }
     }
 
     pub(crate) fn controller(&self) -> &Controller {
@@ -36,6 +40,12 @@ impl Access {
 
     pub(crate) fn disks(&self) -> &Replicas {
         self.controller.disks()
+    }
+
+    /// The disks of the cluster just now.
+    #[allow(dead_code)]
+    pub(crate) fn view(&self) -> View {
+        (self.view)()
     }
 
     /// What is read after this is no older than this call: whatever was committed before it, by any node, is applied here.

@@ -1,6 +1,7 @@
 //! How the curator works.
 
 use crate::limits;
+use crate::view::View;
 use env::Env;
 use std::future::Future;
 use std::pin::Pin;
@@ -28,6 +29,8 @@ pub struct Config {
     /// Whether this node is the one that looks after what all nodes share: groups of ended sessions, settling, reclaiming, the
     /// space of dead frames, lost disks. Every step is a compare-and-set on a record, so two that believe so do no harm.
     pub leads: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// The disks of the cluster just now. With none, nothing is placed, added or trimmed.
+    pub view: Arc<dyn Fn() -> View + Send + Sync>,
 }
 
 /// A linearizable moment.
@@ -48,6 +51,7 @@ impl Config {
             quarantine: Duration::from_secs(7 * 24 * 3600),
             barrier: None,
             leads: Arc::new(|| true),
+            view: Arc::new(View::default),
         }
     }
 }

@@ -19,6 +19,7 @@ mod limits;
 mod ranges;
 mod rounds;
 pub mod scrub;
+pub mod view;
 
 pub use audit::report::{AuditReport, Difference, DifferenceKind};
 pub use config::{Barrier, Config};
@@ -26,3 +27,4 @@ pub use curator::Curator;
 pub use error::CuratorError;
 pub use rounds::{RoundReport, Rounds, Status};
 pub use scrub::ScrubReport;
+pub use view::View;

@@ -177,7 +177,7 @@ impl Rounds {
     /// Nothing is done before the first round.
     pub fn new(controller: Controller, config: Config) -> Rounds {
         Rounds {
-            access: Access::new(controller, config.env.clone(), config.barrier.clone()),
+            access: Access::new(controller, &config),
             config,
             turn: tokio::sync::Mutex::new(State::default()),
             status: Mutex::default(),

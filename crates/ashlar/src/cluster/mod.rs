@@ -3,6 +3,7 @@
 //! Promises: a node takes part under the identity that its folders hold, and under no other; what it tells the cluster of itself at
 //! its start is committed before it serves clients. Refuses to know: S3, extents.
 
+mod health;
 pub mod join;
 mod late;
 mod map;
@@ -12,6 +13,7 @@ mod raft;
 mod root;
 mod tasks;
 
+pub use health::Viewer;
 pub use map::MapWatch;
 pub use root::Gate;
 
@@ -282,6 +284,12 @@ impl Running {
             change(gate, env, command).await.map_err(|e| e.to_string())?;
         }
         Ok(())
+    }
+
+    /// What the curator sees of the cluster's disks.
+    pub fn viewer(&self, replicas: &Replicas, copies: &Copies) -> Viewer {
+        let Fabric { place, env, map, heartbeats, .. } = &self.fabric;
+        Viewer::new(place.node, env.clone(), map.clone(), heartbeats.clone(), replicas.clone(), copies.clone())
     }
 
     /// Root, for what an operator wants of the cluster.
