@@ -16,6 +16,7 @@ mod curator;
 mod error;
 mod groups;
 mod limits;
+pub mod policy;
 mod ranges;
 mod rounds;
 pub mod scrub;

@@ -12,7 +12,7 @@ use metadata::tree::WriteBatch;
 use model_support::{Rows, Store, refused};
 use std::sync::Arc;
 use types::account::{Account, Credential};
-use types::bucket::{BucketChange, BucketInfo, Versioning};
+use types::bucket::{BucketChange, BucketInfo, Durability, Erasure, Versioning};
 use types::{BucketId, BucketName, DiskId, GroupId};
 
 fn name(text: &str) -> BucketName {
@@ -73,6 +73,23 @@ fn only_changes_that_apply_must_know_raise_the_generation() {
     assert_eq!(raising(&store).len(), 1, "an older raise does not do");
     store.root(RootCommand::BucketRaised { bucket: info.id, generation: versioned.generation });
     assert_eq!(raising(&store), []);
+}
+
+#[test]
+fn a_policy_of_durability_changes_no_generation_and_an_impossible_one_is_refused() {
+    let mut store = Store::new();
+    let info = create(&mut store, "abc", "me");
+    let change =
+        |durability| RootCommand::ChangeBucket { bucket: info.id, change: BucketChange::Durability(durability) };
+    assert_eq!(info.durability, Durability::default());
+    let asked = Durability { rf: Some(3), erasure: Erasure::Code { k: 4, m: 2 }, erasure_after_ms: Some(1) };
+    let changed = bucket(store.root(change(asked)));
+    assert_eq!((changed.generation, changed.durability), (info.generation, asked));
+    let four = Durability { rf: Some(4), ..asked };
+    assert!(matches!(refused(store.root(change(four))), Refusal::Invalid(_)));
+    let again = root::bucket(&store.rows, info.id).expect("readable").expect("there");
+    assert_eq!(again.durability, asked);
+    assert_eq!(root::raising(&store.rows).count(), 1, "its creation alone is to be raised");
 }
 
 #[test]

@@ -12,12 +12,12 @@ use metadata::rows::{
 };
 use metadata::shard::ShardId;
 use proptest::prelude::*;
-use types::bucket::Versioning;
+use types::bucket::{BucketConfigs, BucketInfo, Durability, Erasure, Versioning};
 use types::cluster::{Addresses, Disk, DiskState, KeyHash, Node, NodeStart, NodeState};
 use types::object::{ObjectMeta, Tag};
 use types::{
-    AttemptId, BucketId, Checksum, ChecksumAlgorithm, ChecksumKind, ClusterId, DiskId, ETag, GroupId, ObjectKey,
-    TokenId,
+    AttemptId, BucketId, BucketName, Checksum, ChecksumAlgorithm, ChecksumKind, ClusterId, DiskId, ETag, GroupId,
+    ObjectKey, TokenId,
 };
 
 const ID: AttemptId = AttemptId { node: 1, session: 2, sequence: 3 };
@@ -156,6 +156,41 @@ fn values_of_rows_are_these_bytes() {
     pinned(&disk, "01080202ac0204808001");
     let token = TokenRow { secret_sha256: [0xDD; 32], expires_ms: 300, used_by: Some(2) };
     pinned(&token, &format!("01{secret}ac020102"));
+}
+
+fn bucket(durability: Durability) -> BucketInfo {
+    BucketInfo {
+        id: BUCKET,
+        name: BucketName::new("abc").expect("valid"),
+        owner: "o".into(),
+        created_ms: 300,
+        generation: 2,
+        versioning: Versioning::Enabled,
+        location: "l".into(),
+        configs: BucketConfigs { policy: Some("{}".into()), ..BucketConfigs::default() },
+        durability,
+    }
+}
+
+#[test]
+fn a_bucket_says_how_its_bytes_are_kept() {
+    let fields = "820203616263016fac020201016c000001027b7d0000";
+    pinned(&bucket(Durability::default()), &format!("02{fields}000000"));
+    let asked = Durability { rf: Some(3), erasure: Erasure::Code { k: 4, m: 2 }, erasure_after_ms: Some(300) };
+    pinned(&bucket(asked), &format!("02{fields}010302040201ac02"));
+    pinned(&bucket(Durability { erasure: Erasure::Never, ..Durability::default() }), &format!("02{fields}000100"));
+}
+
+#[test]
+fn a_bucket_of_the_first_form_has_the_clusters_durability() {
+    let new = bucket(Durability::default()).encode();
+    let mut old = new[..new.len() - 3].to_vec();
+    old[0] = 1;
+    assert_eq!(hex(&old), "01820203616263016fac020201016c000001027b7d0000");
+    for cut in 1..old.len() {
+        assert!(BucketInfo::decode(&Bytes::copy_from_slice(&old[..cut])).is_err(), "cut at {cut}");
+    }
+    assert_eq!(BucketInfo::decode(&old.into()), Ok(bucket(Durability::default())));
 }
 
 /// Inline bytes have no length of their own, so a cut row is another body; the tree's checksums watch over that.

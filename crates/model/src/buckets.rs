@@ -1,6 +1,8 @@
 //! Buckets: made, changed, removed.
 
-use object_controller::api::{BucketChange, BucketConfigs, BucketInfo, CreateBucket, StoreError, Versioning};
+use object_controller::api::{
+    BucketChange, BucketConfigs, BucketInfo, CreateBucket, Durability, StoreError, Versioning,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,6 +22,7 @@ pub fn create(state: &mut State, request: CreateBucket, now_ms: u64) -> Result<A
         versioning: Versioning::Off,
         location: request.location,
         configs: BucketConfigs::default(),
+        durability: Durability::default(),
     });
     let bucket = Bucket { info: Arc::clone(&info), keys: BTreeMap::new(), uploads: BTreeMap::new() };
     state.buckets.insert(info.name.as_str().to_owned(), bucket);
@@ -49,6 +52,10 @@ pub fn change(state: &mut State, wanted: &BucketInfo, change: BucketChange) -> R
         BucketChange::Policy(policy) => info.configs.policy = policy,
         BucketChange::Ownership(ownership) => info.configs.ownership = ownership,
         BucketChange::PublicAccessBlock(block) => info.configs.public_access_block = block,
+        BucketChange::Durability(durability) => {
+            durability.check().map_err(StoreError::InvalidState)?;
+            info.durability = durability;
+        }
     }
     info.generation += 1;
     bucket.info = Arc::new(info);

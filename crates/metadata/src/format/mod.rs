@@ -12,6 +12,7 @@
 //! ```
 
 pub mod body;
+mod bucket;
 mod head;
 pub mod key;
 pub mod value;

@@ -10,7 +10,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use types::BucketId;
 use types::account::Credential;
-use types::bucket::BucketInfo;
 use types::cluster::{Disk, Node};
 
 /// A row's value as bytes.
@@ -67,7 +66,6 @@ postcard_rows! {
     CompletedUpload: COMPLETED, 1;
     OwnerRow: OWNERS, 1;
     CondemnedRow: CONDEMNED, 1;
-    BucketInfo: BUCKETS, 1;
     Credential: USERS, 1;
     GroupRecord: GROUPS, 1;
     ClusterRow: CLUSTER, 1;

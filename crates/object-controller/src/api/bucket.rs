@@ -2,7 +2,7 @@
 
 use types::BucketName;
 
-pub use types::bucket::{BucketChange, BucketConfigs, BucketInfo, Versioning};
+pub use types::bucket::{BucketChange, BucketConfigs, BucketInfo, Durability, Erasure, Versioning};
 
 /// A bucket to be made.
 #[derive(Clone, Debug)]

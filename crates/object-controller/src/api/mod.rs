@@ -9,7 +9,7 @@ mod multipart;
 mod object;
 mod user;
 
-pub use bucket::{BucketChange, BucketConfigs, BucketInfo, CreateBucket, Versioning};
+pub use bucket::{BucketChange, BucketConfigs, BucketInfo, CreateBucket, Durability, Erasure, Versioning};
 pub use error::{BodyError, StoreError};
 pub use listing::{
     ListObjects, ListUploads, ListVersions, ObjectEntry, ObjectPage, UploadEntry, UploadPage, VersionEntry, VersionPage,

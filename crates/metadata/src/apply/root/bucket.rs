@@ -6,7 +6,7 @@ use crate::command::{Outcome, Refusal};
 use crate::format::key;
 use crate::format::value::Counter;
 use crate::read::root;
-use types::bucket::{BucketChange, BucketConfigs, BucketInfo, Versioning};
+use types::bucket::{BucketChange, BucketConfigs, BucketInfo, Durability, Versioning};
 use types::{BucketId, BucketName};
 
 pub(super) fn create(work: &mut Work<'_>, name: &BucketName, owner: &str, location: &str) -> Decision {
@@ -23,6 +23,7 @@ pub(super) fn create(work: &mut Work<'_>, name: &BucketName, owner: &str, locati
         versioning: Versioning::Off,
         location: location.to_owned(),
         configs: BucketConfigs::default(),
+        durability: Durability::default(),
     };
     work.draft.put(key::bucket_counter(), &Counter(info.id.0));
     work.draft.put(key::bucket_name(name.as_str()), &Counter::from(info.id));
@@ -59,6 +60,10 @@ pub(super) fn change(work: &mut Work<'_>, bucket: BucketId, change: &BucketChang
         BucketChange::Policy(policy) => configs.policy = policy,
         BucketChange::Ownership(ownership) => configs.ownership = ownership,
         BucketChange::PublicAccessBlock(block) => configs.public_access_block = block,
+        BucketChange::Durability(durability) => {
+            durability.check().map_err(Refusal::Invalid)?;
+            info.durability = durability;
+        }
     }
     Ok(put(work, info, false))
 }
