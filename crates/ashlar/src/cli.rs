@@ -251,6 +251,9 @@ pub struct DevClusterArgs {
     /// Folder of the whole cluster; ports and keys are kept in it, so that a second start brings the same cluster back.
     #[arg(long, default_value = "./ashlar-dev")]
     pub data_dir: PathBuf,
+    /// Run node n in the network namespace PREFIXn, at the address 10.77.0.n: for tests that made these.
+    #[arg(long, hide = true, value_name = "PREFIX")]
+    pub networks: Option<String>,
     /// Print one line {access_key, secret_key, nodes, balancers} when all are ready.
     #[arg(long)]
     pub json: bool,

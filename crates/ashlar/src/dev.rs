@@ -117,7 +117,7 @@ async fn start(
 /// A token that admits one node to the cluster of `first`, which is ready.
 async fn join_token(first: &NodePlan, keys: &RootKeys) -> Result<String, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["admin", "cluster", "join-token", "--json", "--admin", &local(first.admin_port)]);
+    command.args(["admin", "cluster", "join-token", "--json", "--admin", &first.at(first.admin_port)]);
     command.env("ASHLAR_ROOT_ACCESS_KEY", &keys.access_key).env("ASHLAR_ROOT_SECRET_KEY", &keys.secret_key);
     let output = tokio::task::spawn_blocking(move || command.output()).await??;
     let said: Value = serde_json::from_slice(&output.stdout)
@@ -133,9 +133,9 @@ async fn started(name: &str, folder: &Path, command: Command, children: &mut Vec
 }
 
 fn node_command(node: &NodePlan, folder: &Path, keys: &RootKeys, json: bool) -> Result<Command, Failure> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["server", "--listen", &local(node.port), "--admin-listen", &local(node.admin_port)]);
-    command.args(["--rpc-listen", &local(node.rpc_port)]);
+    let mut command = node.program()?;
+    command.args(["server", "--listen", &node.at(node.port), "--admin-listen", &node.at(node.admin_port)]);
+    command.args(["--rpc-listen", &node.at(node.rpc_port)]);
     for dir in node.data_dirs(folder) {
         command.arg("--data-dir").arg(dir);
     }
@@ -158,7 +158,7 @@ fn balancer_command(balancer: &BalancerPlan, nodes: &[NodePlan]) -> Result<Comma
         "--json",
     ]);
     for node in nodes {
-        command.arg("--node").arg(format!("{},{}", local(node.port), local(node.admin_port)));
+        command.arg("--node").arg(format!("{},{}", node.at(node.port), node.at(node.admin_port)));
     }
     Ok(command)
 }

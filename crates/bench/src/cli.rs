@@ -395,6 +395,9 @@ fn run_crash(runtime: &tokio::runtime::Runtime, args: &CrashArgs, json: bool) ->
 }
 
 fn run_chaos(runtime: &tokio::runtime::Runtime, args: &ChaosArgs, json: bool) -> Result<bool, BenchError> {
+    if args.faults.iter().any(|fault| fault.is_of_network()) {
+        chaos::enter()?;
+    }
     prepare_folder(&args.folder)?;
     let seed = args.seed.unwrap_or_else(clock::wall_ms);
     let config = ChaosConfig {

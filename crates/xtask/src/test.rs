@@ -102,15 +102,47 @@ fn crash_rounds(root: &Path, binary: &Path, rounds: u32) -> Result<Tally, String
 const FAULTS: [&str; 5] = ["kill-node", "kill-leader", "pause-leader", "kill-all", "restart-each"];
 const MORE_FAULTS: [&str; 3] = ["none", "pause-node", "pause-all"];
 
+/// Faults of the network between three nodes, in CI and those that take longer.
+const CUTS: [&str; 2] = ["cut-leader", "deaf-leader"];
+const MORE_CUTS: [&str; 3] = ["mute-leader", "part-leader", "cut-follower"];
+
 /// Real processes under a load whose every answer is judged at the end.
 fn cluster_faults(root: &Path, binary: &Path, long: bool) -> Result<Tally, String> {
+    let (more_faults, more_cuts) = if long { (&MORE_FAULTS[..], &MORE_CUTS[..]) } else { (&[][..], &[][..]) };
+    let mut sum = chaos(root, binary, FAULTS.iter().chain(more_faults), long)?;
+    let cuts = CUTS.iter().chain(more_cuts);
+    if may_make_networks() {
+        sum.add(&chaos(root, binary, cuts, long)?);
+    } else {
+        println!("SKIP faults of the network: they need root, unshare (util-linux) and ip (iproute2)");
+        sum.skipped += cuts.count() as u32;
+    }
+    Ok(sum)
+}
+
+fn chaos<'a>(
+    root: &Path,
+    binary: &Path,
+    faults: impl Iterator<Item = &'a &'a str>,
+    long: bool,
+) -> Result<Tally, String> {
     let folder = empty_folder(root, "cluster")?;
     let mut command = Command::new(binary);
     command.args(["bench", "chaos", "--nodes", "3", "--seconds", if long { "20" } else { "5" }]);
-    for fault in FAULTS.iter().chain(if long { &MORE_FAULTS[..] } else { &[] }) {
+    for fault in faults {
         command.args(["--fault", fault]);
     }
     Ok(blackbox::run("chaos", command.arg("--folder").arg(&folder)))
+}
+
+const TRY_NETWORKS: &str =
+    "mount -t tmpfs tmpfs /run && ip link add b type bridge && ip link add a type veth peer name z";
+
+/// Whether this process may make network namespaces, bridges among them.
+fn may_make_networks() -> bool {
+    let mut try_it = Command::new("unshare");
+    try_it.args(["--net", "--mount", "--", "sh", "-c", TRY_NETWORKS]);
+    try_it.output().is_ok_and(|output| output.status.success())
 }
 
 fn script_part(root: &Path, binary: &Path, part: &'static str, script: &str) -> Result<Tally, String> {

@@ -1,7 +1,7 @@
 //! What a cluster of `ashlar dev` consists of, and the file that keeps it: names, ports and folders.
 //!
 //! Promises: the same folder gives the same cluster again; a file half written is never taken for a plan.
-//! Refuses to know: processes.
+//! Refuses to know: when a process is started.
 
 use crate::cli::DevClusterArgs;
 use crate::server::Failure;
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const FILE: &str = "cluster.json";
 const FILE_NEXT: &str = "cluster.json.next";
@@ -35,6 +36,18 @@ pub struct NodePlan {
     pub rpc_port: u16,
     /// How many data folders it has.
     pub disks: u16,
+    /// The network it lives in, if not this process's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+}
+
+/// A network namespace that somebody else made.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Network {
+    /// Its name, as `ip netns` knows it.
+    pub namespace: String,
+    /// The node's address in it.
+    pub address: Ipv4Addr,
 }
 
 /// One balancer.
@@ -50,6 +63,22 @@ impl NodePlan {
     /// Whether it was started before and became a node.
     pub fn is_born(&self, folder: &Path) -> bool {
         self.data_dirs(folder).iter().any(|dir| dir.join("identity").exists())
+    }
+
+    /// That port, where others find it.
+    pub fn at(&self, port: u16) -> String {
+        let address = self.network.as_ref().map_or(Ipv4Addr::LOCALHOST, |network| network.address);
+        format!("{address}:{port}")
+    }
+
+    /// The program that runs as this node, in its network.
+    pub fn program(&self) -> io::Result<Command> {
+        let program = std::env::current_exe()?;
+        let Some(network) = &self.network else { return Ok(Command::new(program)) };
+        // `ip` becomes the program: the pid is the node's.
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &network.namespace]).arg(program);
+        Ok(command)
     }
 
     /// Its data folders.
@@ -82,7 +111,7 @@ impl Plan {
         let known = Plan::load(folder)?;
         let mut plan = match known.clone() {
             Some(plan) => plan.checked(args)?,
-            None => Plan::new(args.nodes.unwrap_or(1), args.disks.unwrap_or(1), &mut ports)?,
+            None => Plan::new(args, &mut ports)?,
         };
         plan.want_balancers(args.balancers, &mut ports)?;
         if known.as_ref() != Some(&plan) {
@@ -91,12 +120,18 @@ impl Plan {
         Ok(plan)
     }
 
-    fn new(nodes: u16, disks: u16, ports: &mut Ports) -> io::Result<Plan> {
+    fn new(args: &DevClusterArgs, ports: &mut Ports) -> io::Result<Plan> {
+        let disks = args.disks.unwrap_or(1);
+        let network = |n: u16| {
+            let namespace = format!("{}{n}", args.networks.as_ref()?);
+            let [high, low] = n.to_be_bytes();
+            Some(Network { namespace, address: Ipv4Addr::new(10, 77, high, low) })
+        };
         let node = |n| {
             let (port, admin_port, rpc_port) = (ports.take()?, ports.take()?, ports.take()?);
-            Ok(NodePlan { name: format!("n{n}"), port, admin_port, rpc_port, disks })
+            Ok(NodePlan { name: format!("n{n}"), port, admin_port, rpc_port, disks, network: network(n) })
         };
-        Ok(Plan { nodes: (1..=nodes).map(node).collect::<io::Result<_>>()?, balancers: Vec::new() })
+        Ok(Plan { nodes: (1..=args.nodes.unwrap_or(1)).map(node).collect::<io::Result<_>>()?, balancers: Vec::new() })
     }
 
     /// A cluster keeps its nodes and disks.
@@ -158,7 +193,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn args(folder: &Path, nodes: Option<u16>, disks: Option<u16>, balancers: Option<u16>) -> DevClusterArgs {
-        DevClusterArgs { nodes, disks, balancers, data_dir: folder.to_owned(), json: true }
+        DevClusterArgs { nodes, disks, balancers, data_dir: folder.to_owned(), networks: None, json: true }
     }
 
     #[test]

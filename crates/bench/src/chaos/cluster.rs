@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::net::{self, Networks};
 use crate::client::Target;
 use crate::client::signature::{Credentials, PayloadSigning};
 use crate::crash::first_line;
@@ -71,14 +72,20 @@ pub(super) struct Cluster {
     again: Vec<Option<Child>>,
     /// Nodes that do not run.
     down: Vec<bool>,
+    /// If nodes have networks of their own.
+    networks: Option<Networks>,
 }
 
 impl Cluster {
-    /// Starts and waits until all are ready.
-    pub(super) fn start(config: &ClusterConfig) -> Result<Cluster, BenchError> {
+    /// Starts and waits until all are ready. With `networks` each node has one of its own that can be cut.
+    pub(super) fn start(config: &ClusterConfig, networks: bool) -> Result<Cluster, BenchError> {
+        let networks = networks.then(|| Networks::make(config.nodes)).transpose()?;
         let mut command = Command::new(&config.binary);
         command.arg("dev").args(["--nodes", &config.nodes.to_string(), "--balancers", &config.balancers.to_string()]);
         command.arg("--data-dir").arg(config.folder.join("cluster")).arg("--json").args(&config.options);
+        if networks.is_some() {
+            command.args(["--networks", net::PREFIX]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log(&config.folder, "dev.log")?);
         let mut dev = command.spawn().map_err(BenchError::local("start ashlar dev"))?;
         let stdout = dev.stdout.take().ok_or_else(|| BenchError::Server("ashlar dev has no output".into()))?;
@@ -94,7 +101,7 @@ impl Cluster {
         };
         let count = ready.nodes.len();
         let again = (0..count).map(|_| None).collect();
-        Ok(Cluster { config: config.clone(), dev, ready, again, down: vec![false; count] })
+        Ok(Cluster { config: config.clone(), dev, ready, again, down: vec![false; count], networks })
     }
 
     /// How many nodes.
@@ -142,6 +149,20 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// What the first of each pair says does not reach the second any more.
+    pub(super) fn cut(&self, cuts: &[(usize, usize)]) -> Result<(), BenchError> {
+        cuts.iter().try_for_each(|(from, to)| self.networks()?.cut(*from, *to))
+    }
+
+    /// Takes cuts back.
+    pub(super) fn heal(&self, cuts: &[(usize, usize)]) -> Result<(), BenchError> {
+        self.networks()?.heal(cuts)
+    }
+
+    fn networks(&self) -> Result<&Networks, BenchError> {
+        self.networks.as_ref().ok_or_else(|| BenchError::Server("the nodes share one network".into()))
     }
 
     /// Kills a balancer for good.

@@ -8,6 +8,7 @@ mod cluster;
 mod history;
 mod linear;
 mod load;
+mod net;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,6 +26,7 @@ use cluster::{Cluster, Signal};
 use history::History;
 use linear::{Action, Operation, Verdict};
 use load::{Shared, Tally, Worker, fetch, list, now};
+pub use net::enter;
 
 const BUCKET: &str = "chaos";
 /// Load before the fault.
@@ -60,6 +62,26 @@ pub enum Fault {
     PauseAll,
     /// Each node is killed and started again, one after the other.
     RestartEach,
+    /// The node that leads root and the others do not hear each other; clients reach all of them.
+    CutLeader,
+    /// The others do not hear the node that leads root, which hears them.
+    MuteLeader,
+    /// The node that leads root does not hear the others, which hear it.
+    DeafLeader,
+    /// The node that leads root and one other do not hear each other; the rest hears both.
+    PartLeader,
+    /// A node that does not lead root and the others do not hear each other.
+    CutFollower,
+}
+
+impl Fault {
+    /// Whether it needs nodes in networks of their own.
+    pub fn is_of_network(self) -> bool {
+        matches!(
+            self,
+            Fault::CutLeader | Fault::MuteLeader | Fault::DeafLeader | Fault::PartLeader | Fault::CutFollower
+        )
+    }
 }
 
 /// A run.
@@ -149,7 +171,8 @@ impl fmt::Display for ChaosReport {
 
 /// Runs all faults; the first broken promise ends the run as [`BenchError::Broken`].
 pub async fn run(config: &ChaosConfig) -> Result<ChaosReport, BenchError> {
-    let mut cluster = Cluster::start(&config.cluster)?;
+    let networks = config.faults.iter().any(|fault| fault.is_of_network());
+    let mut cluster = Cluster::start(&config.cluster, networks)?;
     let mut dice = Dice::new(config.seed);
     let mut report = ChaosReport { seed: config.seed, rows: Vec::new() };
     for (number, fault) in config.faults.iter().enumerate() {
@@ -243,7 +266,16 @@ async fn inflict(
     let leader = |cluster: &Cluster| {
         cluster.root_leader().ok_or_else(|| BenchError::Server("no node says who leads root".into()))
     };
+    if fault.is_of_network() {
+        let leader = leader(cluster)?;
+        let cuts = cuts(fault, count, leader, dice);
+        cluster.cut(&cuts)?;
+        watch(workers, config.lasts).await?;
+        cluster.heal(&cuts)?;
+        return Ok(cuts.iter().map(|(from, to)| format!("n{}-|n{}", from + 1, to + 1)).collect::<Vec<_>>().join(" "));
+    }
     let victims = match fault {
+        Fault::CutLeader | Fault::MuteLeader | Fault::DeafLeader | Fault::PartLeader | Fault::CutFollower => Vec::new(),
         Fault::None | Fault::RestartEach | Fault::KillBalancer => Vec::new(),
         Fault::KillNode | Fault::PauseNode => vec![any],
         Fault::KillLeader | Fault::PauseLeader => vec![leader(cluster)?],
@@ -274,6 +306,18 @@ async fn inflict(
     Ok(victims.iter().map(|victim| format!("n{}", victim + 1)).collect::<Vec<_>>().join(" "))
 }
 
+/// Who does not hear whom any more, as (from, to).
+fn cuts(fault: Fault, count: usize, leader: usize, dice: &mut Dice) -> Vec<(usize, usize)> {
+    let other = (leader + 1 + dice.below(count as u64 - 1) as usize) % count;
+    let victim = if fault == Fault::CutFollower { other } else { leader };
+    let others = (0..count).filter(|node| *node != victim);
+    let others: Vec<usize> = if fault == Fault::PartLeader { vec![other] } else { others.collect() };
+    let (mute, deaf) = (fault != Fault::DeafLeader, fault != Fault::MuteLeader);
+    let from = others.iter().filter(|_| mute).map(|other| (victim, *other));
+    let to = others.iter().filter(|_| deaf).map(|other| (*other, victim));
+    from.chain(to).collect()
+}
+
 /// Reads every key once more, each through another node, and lists all of them.
 async fn read_everything(cluster: &Cluster, shared: &Arc<Shared>) -> Result<(), BenchError> {
     let mut clients: Vec<Client> = cluster.node_targets().iter().map(Client::new).collect();
@@ -299,4 +343,22 @@ async fn read_everything(cluster: &Cluster, shared: &Arc<Shared>) -> Result<(), 
     let listed = list(&mut clients[0], shared, "hot/").await?.map_err(BenchError::request("list"))?;
     shared.history.note_list("hot/", called, now(), &listed);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fault, cuts};
+    use crate::content::Dice;
+
+    #[test]
+    fn a_cut_is_between_the_victim_and_those_that_the_fault_names() {
+        let cuts = |fault| cuts(fault, 3, 1, &mut Dice::new(1));
+        assert_eq!(cuts(Fault::CutLeader), [(1, 0), (1, 2), (0, 1), (2, 1)]);
+        assert_eq!(cuts(Fault::MuteLeader), [(1, 0), (1, 2)]);
+        assert_eq!(cuts(Fault::DeafLeader), [(0, 1), (2, 1)]);
+        let part = cuts(Fault::PartLeader);
+        assert!(part.len() == 2 && part[0].0 == 1 && part[1] == (part[0].1, 1), "{part:?}");
+        let follower = cuts(Fault::CutFollower);
+        assert!(follower.len() == 4 && follower[0].0 != 1, "{follower:?}");
+    }
 }
