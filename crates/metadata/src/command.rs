@@ -344,6 +344,15 @@ pub enum RootCommand {
     },
     /// A change of the cluster map.
     Cluster(ClusterCommand),
+    /// A bucket will have bytes in these groups, by fast copy: its policy counts for them from now on. In any state and whatever the
+    /// generation; idempotent. The generation of a sealed group that gets the bucket anew rises, so that nobody trims or encodes it
+    /// who judged it without that policy. Groups that are gone are passed over.
+    AddBucket {
+        /// Groups.
+        groups: Vec<GroupId>,
+        /// The bucket; it must exist.
+        bucket: BucketId,
+    },
 }
 
 /// What a put, complete or copy made.

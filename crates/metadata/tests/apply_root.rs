@@ -314,3 +314,45 @@ fn the_directory_follows_root_and_is_the_same_when_loaded_again() {
     damaged.write(batch);
     assert!(Directory::load(&damaged).is_err(), "damage is an error, not an empty directory");
 }
+
+#[test]
+fn a_bucket_joins_a_groups_set_in_any_state_and_the_seal_unites_it_with_what_the_sealer_knows() {
+    let mut store = Store::new();
+    let ids: Vec<_> = (0..3).map(|n| create(&mut store, &format!("bucket-{n}"), "me").id).collect();
+    assert_eq!(ids[..2], [BucketId(1), BucketId(2)]);
+    let third = ids[2];
+    let add = |bucket| RootCommand::AddBucket { groups: vec![GroupId(1), GROUP], bucket };
+    let record_of = |store: &Store| root::group(&store.rows, GROUP).expect("readable").expect("there");
+    store.root(RootCommand::CreateGroup { group: GROUP, record: open(&[1, 2]) });
+    assert_eq!(store.root(add(third)), Outcome::Done, "a group that is gone is passed over");
+    assert_eq!(record_of(&store).buckets, [third]);
+    assert_eq!(record_of(&store).generation, 1, "its writer goes on");
+    store.root(RootCommand::BeginSeal { group: GROUP, generation: 1 });
+    assert_eq!(store.root(add(BucketId(1))), Outcome::Done);
+    assert_eq!(record_of(&store).generation, 2, "its sealer goes on");
+    let replicas = vec![replica(1, ReplicaState::Whole), replica(2, ReplicaState::Whole)];
+    let buckets = vec![BucketId(2)];
+    let seal = RootCommand::EndSeal { group: GROUP, generation: 2, length: 8192, replicas, buckets, account: None };
+    assert_eq!(record(store.root(seal)).buckets, [BucketId(1), BucketId(2), third]);
+}
+
+#[test]
+fn a_switch_that_was_judged_without_a_new_bucket_of_a_sealed_group_loses() {
+    let mut store = sealing(&[1, 2]);
+    let ids: Vec<_> = (0..3).map(|n| create(&mut store, &format!("bucket-{n}"), "me").id).collect();
+    assert_eq!(ids[..2], [BucketId(1), BucketId(2)]);
+    let third = ids[2];
+    let both = vec![replica(1, ReplicaState::Whole), replica(2, ReplicaState::Whole)];
+    let judged = record(store.root(end_seal(8192, both)));
+    let add = |bucket| RootCommand::AddBucket { groups: vec![GROUP], bucket };
+    assert_eq!(store.root(add(BucketId(2))), Outcome::Done);
+    let again = root::group(&store.rows, GROUP).expect("readable");
+    assert_eq!(again, Some(judged.clone()), "what is there already changes nothing");
+    assert_eq!(store.root(add(third)), Outcome::Done);
+    let trimmed = vec![replica(1, ReplicaState::Whole)];
+    let trim = RootCommand::SetReplicas { group: GROUP, generation: judged.generation, replicas: trimmed };
+    let Refusal::Stale(Some(now)) = refused(store.root(trim)) else { panic!("it was trimmed") };
+    assert_eq!((now.generation, now.buckets), (judged.generation + 1, vec![BucketId(1), BucketId(2), third]));
+    store.root(RootCommand::DeleteBucket { bucket: third, generation: 1 });
+    assert_eq!(refused(store.root(add(third))), Refusal::NoSuchBucket);
+}

@@ -4,11 +4,11 @@
 //! are completed before the first request. Refuses to know: what the stories do.
 
 use crate::abandon::Unabandoned;
-use crate::api::{Credential, StoreError};
+use crate::api::{Credential, Durability, StoreError};
 use crate::background::Background;
 use crate::findings::Findings;
 use crate::groups::seal::{self, Contents};
-use crate::groups::{GroupConfig, Groups};
+use crate::groups::{GroupConfig, Groups, Requirement};
 use crate::limits;
 use crate::nodes::{Ended, Nodes, Served};
 use crate::pins::Pins;
@@ -25,7 +25,7 @@ use metadata::shard::{ROOT, ShardId};
 use metadata::tree::Snapshot;
 use parking_lot::Mutex;
 use replicas::Replicas;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct ControllerConfig {
     pub disks: Replicas,
     /// Goes into every frame.
     pub cluster: ClusterId,
-    /// Replicas of each extent, on distinct disks, and nodes once there are several.
+    /// Replicas of each extent of a bucket that does not say, on distinct disks, and nodes once there are several.
     pub rf: Copies,
     /// Budget of uploads' buffers; at least [`ControllerConfig::MIN_WRITE_BYTES`].
     pub write_buffers: BufPool,
@@ -62,7 +62,7 @@ pub struct ControllerConfig {
     pub nodes: Option<Served>,
 }
 
-/// How many replicas a group is opened with; more when the cluster grows. Cheap to clone.
+/// How many replicas a bucket has that does not say; more when the cluster grows. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Copies(Arc<AtomicU8>);
 
@@ -78,7 +78,7 @@ impl Copies {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// From now on; groups that are open keep what they were opened with.
+    /// From now on, for uploads that begin; those that run go on in groups of their kind.
     pub fn set(&self, count: u8) {
         self.0.store(count, Ordering::Relaxed);
     }
@@ -132,7 +132,6 @@ impl Controller {
         let background = Background::start(&config.env.tasks);
         let group_config = GroupConfig {
             cluster: config.cluster,
-            rf: config.rf.clone(),
             group_bytes: config.group_bytes,
             preallocate_bytes: config.preallocate_bytes.min(config.group_bytes),
             metadata_reserve_bytes: config.metadata.reserve_bytes(),
@@ -193,7 +192,20 @@ impl Controller {
         {
             tracing::warn!(%error, "changes of buckets are still half done");
         }
+        self.leave_places();
         self.inner.groups.seal_stuck().await;
+    }
+
+    /// Open groups follow the cluster map and the policies.
+    fn leave_places(&self) {
+        let (groups, default_rf) = (&self.inner.groups, self.rf());
+        let default = Requirement::of(&Durability::default(), default_rf);
+        let mut wanted = BTreeSet::from([default]);
+        if groups.requirements().iter().any(|open| *open != default) {
+            let of_all = self.directory().buckets();
+            wanted.extend(of_all.iter().map(|bucket| Requirement::of(&bucket.durability, default_rf)));
+        }
+        groups.leave_places(self.directory().map().as_deref(), &wanted);
     }
 
     /// Seals a group of a former session, or goes on with a seal that was begun. *Committed*. For the curator.
@@ -286,7 +298,7 @@ impl Controller {
         self.inner.groups.writer()
     }
 
-    /// Replicas of each extent.
+    /// Replicas of each extent of a bucket that does not say.
     pub fn rf(&self) -> u8 {
         self.inner.config.rf.get()
     }

@@ -23,6 +23,7 @@ mod multipart;
 pub mod nodes;
 mod part_copy;
 pub mod pins;
+pub mod places;
 mod proposer;
 mod put;
 mod read;

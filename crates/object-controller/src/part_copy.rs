@@ -52,6 +52,11 @@ impl Controller {
                 true => None,
                 false => range_reference(&from, &layout, offset, len)?,
             };
+            // The groups are to suit the destination, and their sets to name it before any owner row is proposed.
+            let referred = match referred {
+                Some(reference) if self.fits(&bucket, &from.snapshot, [&reference]).await? => Some(reference),
+                _ => None,
+            };
             let Some(reference) = referred else {
                 let entry = self.copy_part_bytes(&slot, from, layout, offset, len).await?;
                 return Ok((entry, version));

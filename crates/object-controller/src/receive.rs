@@ -7,6 +7,7 @@ use crate::abandon::UploadGuard;
 use crate::api::{BodySource, BodySummary, BucketInfo, ReadBody, StoreError};
 use crate::controller::Controller;
 use crate::copy::Digests;
+use crate::groups::Requirement;
 use crate::ledger::Ledger;
 use crate::upload::Upload;
 use bytes::{Bytes, BytesMut};
@@ -85,7 +86,9 @@ impl Controller {
             check_size(&summary, head.size as u64)?;
             return Ok(Stored { bytes: ContentBytes::Inline(head.joined()), summary, guard });
         }
-        let mut upload = Upload::new(self.groups().clone(), self.write_buffers().clone(), ledger, content.size_hint);
+        let (groups, buffers) = (self.groups().clone(), self.write_buffers().clone());
+        let requirement = Requirement::of(&content.bucket.durability, self.rf());
+        let mut upload = Upload::new(groups, buffers, ledger, requirement, content.size_hint);
         for chunk in head.chunks {
             upload.write(chunk).await?;
         }

@@ -39,6 +39,17 @@ pub(crate) fn gather(addresses: impl IntoIterator<Item = Address>) -> Vec<Run> {
     runs
 }
 
+/// Bytes of all its extents.
+pub(crate) fn payload_bytes(run: &Run) -> u64 {
+    u64::from(run.extents.saturating_sub(1)) * EXTENT_BYTES as u64 + u64::from(run.last_bytes)
+}
+
+/// Where its last frame ends in the group's file.
+pub(crate) fn end(run: &Run) -> u64 {
+    let full = u64::from(run.extents.saturating_sub(1)) * FULL_FRAME_BYTES;
+    run.offset + full + extent_store::Frame::bytes_for(run.last_bytes)
+}
+
 /// The address of the `index`-th extent of a run.
 pub(crate) fn address_in(run: &Run, index: u32) -> Address {
     let last = index + 1 == run.extents;

@@ -5,7 +5,7 @@
 //! Refuses to know: where the bytes come from, what they are committed as.
 
 use crate::api::StoreError;
-use crate::groups::{Extent, Groups, Placed};
+use crate::groups::{Extent, Groups, Placed, Requirement};
 use crate::ledger::Ledger;
 use crate::limits;
 use crate::runs::{self, Address};
@@ -25,6 +25,7 @@ pub(crate) struct Upload {
     groups: Arc<Groups>,
     pool: BufPool,
     ledger: Arc<Ledger>,
+    requirement: Requirement,
     /// The extent being filled; its payload begins behind the header's block.
     filling: Option<PooledBuf>,
     /// Bytes of the body, if the client said so: sizes the last buffer.
@@ -35,8 +36,15 @@ pub(crate) struct Upload {
 
 impl Upload {
     /// Writes nothing yet.
-    pub(crate) fn new(groups: Arc<Groups>, pool: BufPool, ledger: Arc<Ledger>, expected_bytes: Option<u64>) -> Upload {
-        Upload { groups, pool, ledger, filling: None, expected_bytes, taken_bytes: 0, window: Window::default() }
+    pub(crate) fn new(
+        groups: Arc<Groups>,
+        pool: BufPool,
+        ledger: Arc<Ledger>,
+        requirement: Requirement,
+        expected_bytes: Option<u64>,
+    ) -> Upload {
+        let (filling, taken_bytes, window) = (None, 0, Window::default());
+        Upload { groups, pool, ledger, requirement, filling, expected_bytes, taken_bytes, window }
     }
 
     /// Takes the next bytes in: one copy, into the buffer that goes to the disks.
@@ -124,7 +132,7 @@ impl Upload {
 
     fn send(&mut self, frame: PooledBuf) {
         let index = self.window.next_index();
-        let extent = Extent { ledger: self.ledger.clone(), index, buf: frame };
+        let extent = Extent { ledger: self.ledger.clone(), requirement: self.requirement, index, buf: frame };
         self.window.push(Box::pin(self.groups.clone().append(extent)));
     }
 }

@@ -1,14 +1,16 @@
 //! CopyObject (protocols.md 3).
 //!
 //! 0. The source version is read, its conditions are judged, digests that are not stored are computed by reading.
-//! 1. Home shards other than the destination's add the attempt as owner of each content.
-//! 2. One entry in the destination's shard judges the destination's conditions and creates the version.
+//! 1. The records of the groups get the destination's bucket into their sets, if it is not there and they suit it (`fit`).
+//! 2. Home shards other than the destination's add the attempt as owner of each content.
+//! 3. One entry in the destination's shard judges the destination's conditions and creates the version.
 //!
 //! Promises: no data byte is written where contents can be referred to; each reading of the source has its own attempt id;
-//! the owner id is taken back only when step 2 was never proposed or was refused for good. Refuses to know: HTTP.
+//! the owner id is taken back only when step 3 was never proposed or was refused for good. Refuses to know: HTTP.
 
 mod conditions;
 mod digest;
+mod fit;
 mod owners;
 mod reference;
 
@@ -23,7 +25,7 @@ use crate::limits;
 use crate::put::put_outcome;
 use crate::read::{Layout, Piece};
 use crate::receive::{Feed, NewContent};
-use metadata::command::{KeyOp, NewVersion, Outcome};
+use metadata::command::{CopyData, KeyOp, NewVersion, Outcome};
 use metadata::rows::{ContentBytes, Home};
 use types::limits::COPY_MAX_BYTES;
 use types::{AttemptId, Checksum, ChecksumAlgorithm, ChecksumKind, ETag};
@@ -82,7 +84,7 @@ impl Controller {
             let op = KeyOp::Put { object, bytes: ContentBytes::Inline(bytes), conditions };
             return Ok(Some(self.propose(&target.bucket, &target.key, attempt, op).await?));
         }
-        let Some(data) = reference::of_object(&from, &layout)? else {
+        let Some(data) = self.referred(&from, &layout, target).await? else {
             return self.copy_bytes(from, layout, target, attempt, object).await.map(Some);
         };
         let destination = Home { bucket: target.bucket.id, key: target.key.clone() };
@@ -93,6 +95,19 @@ impl Controller {
         let op = KeyOp::Copy { object, data, conditions };
         let answer = self.propose(&target.bucket, &target.key, attempt, op).await;
         self.owners_proposed(attempt, foreign, answer).await
+    }
+
+    /// What the copy refers to; `None` where bytes have to be copied: they ride in a row, or their groups are not what the
+    /// destination asks for. The sets of the groups name the destination from here on, before any owner row is proposed.
+    async fn referred(
+        &self,
+        from: &Found,
+        layout: &Layout,
+        target: &CopyObject,
+    ) -> Result<Option<CopyData>, StoreError> {
+        let Some(data) = reference::of_object(from, layout)? else { return Ok(None) };
+        let fits = self.fits(&target.bucket, &from.snapshot, reference::references(&data)).await?;
+        Ok(fits.then_some(data))
     }
 
     /// Copies physically: what cannot be referred to.

@@ -78,6 +78,14 @@ pub(super) fn contents(data: &CopyData) -> Vec<(Home, ContentId)> {
     contents
 }
 
+/// What it refers to, one by one.
+pub(super) fn references(data: &CopyData) -> Vec<&Reference> {
+    match data {
+        CopyData::One(reference) => vec![reference],
+        CopyData::Parts(parts) => parts.iter().map(|(_, reference)| reference).collect(),
+    }
+}
+
 /// An upper bound of what a part and its reference take in an entry.
 fn encoded_bytes(part: &ManifestPart, reference: &Reference) -> usize {
     let checksum = part.checksum.as_ref().map_or(0, |c| c.digest.len() + 8);

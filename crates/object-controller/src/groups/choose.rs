@@ -17,12 +17,14 @@ pub(super) struct Candidate {
     pub(super) open_groups: usize,
     /// It was late a moment ago: taken only if there is no other.
     pub(super) slow: bool,
+    /// It drains, or its node does or is in maintenance: taken only if there is no other, slow or not.
+    pub(super) leaving: bool,
 }
 
 /// Those with the fewest open groups, then the most room. `Err` says how many domains there are.
 pub(super) fn choose(candidates: &[Candidate], rf: usize, by_node: bool) -> Result<Vec<DiskId>, usize> {
     let mut sorted: Vec<&Candidate> = candidates.iter().collect();
-    sorted.sort_by_key(|c| (c.slow, c.open_groups, Reverse(c.free_bytes), c.disk));
+    sorted.sort_by_key(|c| (c.leaving, c.slow, c.open_groups, Reverse(c.free_bytes), c.disk));
     let (mut nodes, mut chosen) = (BTreeSet::new(), Vec::new());
     for candidate in sorted {
         if chosen.len() < rf && (!by_node || nodes.insert(candidate.node)) && !chosen.contains(&candidate.disk) {
@@ -40,14 +42,15 @@ mod tests {
     use types::DiskId;
 
     fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
-        let one = (1u32..6, 0u64..4, 0usize..3, any::<bool>());
+        let one = (1u32..6, 0u64..4, 0usize..3, any::<bool>(), any::<bool>());
         proptest::collection::vec(one, 0..12).prop_map(|list| {
-            let of = |(index, (node, free, open_groups, slow)): (usize, (u32, u64, usize, bool))| Candidate {
+            let of = |(index, (node, free, open_groups, slow, leaving)): (usize, _)| Candidate {
                 disk: DiskId(index as u64),
                 node,
                 free_bytes: free << 30,
                 open_groups,
                 slow,
+                leaving,
             };
             list.into_iter().enumerate().map(of).collect()
         })
@@ -79,13 +82,15 @@ mod tests {
         }
 
         #[test]
-        fn a_slow_disk_is_taken_only_when_there_is_no_other(list in candidates(), rf in 1usize..4) {
-            let sound: BTreeSet<_> = list.iter().filter(|c| !c.slow).map(|c| c.node).collect();
-            if let Ok(chosen) = choose(&list, rf, true)
-                && sound.len() >= rf
-            {
-                let slow = |id: &DiskId| list.iter().any(|c| c.disk == *id && c.slow);
-                prop_assert!(!chosen.iter().any(slow));
+        fn a_disk_that_leaves_or_is_slow_is_taken_only_when_there_is_no_other(list in candidates(), rf in 1usize..4) {
+            for avoided in [|c: &Candidate| c.leaving, |c: &Candidate| c.leaving || c.slow] {
+                let sound: BTreeSet<_> = list.iter().filter(|c| !avoided(c)).map(|c| c.node).collect();
+                if let Ok(chosen) = choose(&list, rf, true)
+                    && sound.len() >= rf
+                {
+                    let taken = |id: &DiskId| list.iter().any(|c| c.disk == *id && avoided(c));
+                    prop_assert!(!chosen.iter().any(taken));
+                }
             }
         }
     }

@@ -6,17 +6,19 @@
 //! Refuses to know: objects, commits; whether a group's contents live on (the curator settles).
 
 mod choose;
+mod leave;
 mod open;
 mod opening;
+mod requirement;
 mod room;
 pub(crate) mod seal;
 mod spread;
 
 pub(crate) use open::OpenGroup;
+pub(crate) use requirement::Requirement;
 
 use crate::api::StoreError;
 use crate::background::Background;
-use crate::controller::Copies;
 use crate::findings::{Finding, Findings, Trouble};
 use crate::ledger::Ledger;
 use crate::limits;
@@ -42,8 +44,6 @@ use types::{ClusterId, DiskId, NodeId};
 pub(crate) struct GroupConfig {
     /// Goes into every frame.
     pub(crate) cluster: ClusterId,
-    /// Replicas of each group.
-    pub(crate) rf: Copies,
     /// Length at which a group is full.
     pub(crate) group_bytes: u64,
     /// Bytes reserved in a new file.
@@ -57,6 +57,8 @@ pub(crate) struct GroupConfig {
 /// One extent to be written: payload behind the header's block.
 pub(crate) struct Extent {
     pub(crate) ledger: Arc<Ledger>,
+    /// Of the groups it may go into.
+    pub(crate) requirement: Requirement,
     pub(crate) index: u32,
     pub(crate) buf: PooledBuf,
 }
@@ -85,18 +87,25 @@ pub(crate) struct Groups {
 #[derive(Default)]
 struct State {
     open: Vec<Arc<OpenGroup>>,
-    opening: bool,
-    waiting: Vec<oneshot::Sender<Result<(), StoreError>>>,
+    /// Of each requirement at most one group is being opened; these wait for it.
+    opening: BTreeMap<Requirement, Vec<Waiter>>,
     /// Not sealed yet: still waiting for uploads, or no disk answered the fence. Tried again when the store is tended.
     unsealed: Vec<Arc<OpenGroup>>,
     /// Disks where an append failed in this process: no new groups there (rule R3).
     suspect: BTreeSet<DiskId>,
     /// Disks that were much slower than their neighbours, and until when they are avoided.
     slow: BTreeMap<DiskId, Duration>,
+    /// Disks from which new groups keep away because they will go: taken only if there is no other.
+    leaving: BTreeSet<DiskId>,
+    /// Those, and silent ones, when it was last looked.
+    left: BTreeSet<DiskId>,
     /// How long all replicas of a group together usually take to acknowledge.
     usual: Usual,
     closed: bool,
 }
+
+/// Whoever waits for a group to be opened.
+type Waiter = oneshot::Sender<Result<(), StoreError>>;
 
 /// An extent that needs an address.
 enum Source {
@@ -133,9 +142,14 @@ impl Groups {
         self.config.writer
     }
 
+    /// The requirements of the groups that are open.
+    pub(crate) fn requirements(&self) -> BTreeSet<Requirement> {
+        self.state.lock().open.iter().map(|group| group.requirement()).collect()
+    }
+
     /// Writes one extent. *Durable* on all replicas of one group when it answers; not yet owned by anything.
     pub(crate) async fn append(self: Arc<Self>, extent: Extent) -> Result<Placed, StoreError> {
-        let Extent { ledger, index, buf } = extent;
+        let Extent { ledger, requirement, index, buf } = extent;
         let crcs = SliceCrcs::of(&buf[BLOCK_BYTES..]);
         let frame_bytes = Frame::bytes_for(crcs.payload_bytes());
         let mut source = Source::Fresh(buf, crcs);
@@ -143,7 +157,7 @@ impl Groups {
         loop {
             let _permit = self.in_flight.acquire().await.map_err(|_| closing())?;
             self.leave_full_disks();
-            let group = self.group_with_room(frame_bytes).await?;
+            let group = self.group_with_room(requirement, frame_bytes).await?;
             let rescue = match &source {
                 Source::Fresh(..) => None,
                 Source::Again(..) => Some(self.rescue.take(frame_bytes as usize).await),

@@ -3,7 +3,7 @@
 //! Promises: offsets are allotted and handed to the disks in one order; after the first failure nothing more is allotted.
 //! Refuses to know: how many groups there are; when it is sealed.
 
-use super::{GroupConfig, Source};
+use super::{GroupConfig, Requirement, Source};
 use crate::ledger::Ledger;
 use crate::runs::Address;
 use env::buf::PooledBuf;
@@ -20,6 +20,7 @@ use types::{BucketId, ContentId, DiskId, GroupId};
 pub(crate) struct OpenGroup {
     id: GroupId,
     generation: u32,
+    requirement: Requirement,
     replicas: Vec<Replica>,
     tail: Mutex<Tail>,
     in_flight_bytes: AtomicU64,
@@ -61,7 +62,12 @@ impl Reserved {
 
 impl OpenGroup {
     /// A group whose files were just created.
-    pub(crate) fn new(id: GroupId, generation: u32, replicas: Vec<Replica>) -> Arc<OpenGroup> {
+    pub(crate) fn new(
+        id: GroupId,
+        generation: u32,
+        requirement: Requirement,
+        replicas: Vec<Replica>,
+    ) -> Arc<OpenGroup> {
         let tail = Tail {
             state: TailState::Accepting,
             next: extent_store::limits::FIRST_FRAME_OFFSET,
@@ -69,7 +75,8 @@ impl OpenGroup {
             unvouched: BTreeMap::new(),
             buckets: BTreeSet::new(),
         };
-        Arc::new(OpenGroup { id, generation, replicas, tail: Mutex::new(tail), in_flight_bytes: AtomicU64::new(0) })
+        let (tail, in_flight_bytes) = (Mutex::new(tail), AtomicU64::new(0));
+        Arc::new(OpenGroup { id, generation, requirement, replicas, tail, in_flight_bytes })
     }
 
     pub(crate) fn id(&self) -> GroupId {
@@ -78,6 +85,11 @@ impl OpenGroup {
 
     pub(crate) fn generation(&self) -> u32 {
         self.generation
+    }
+
+    /// What it was opened for.
+    pub(crate) fn requirement(&self) -> Requirement {
+        self.requirement
     }
 
     pub(crate) fn replicas(&self) -> &[Replica] {

@@ -1,11 +1,11 @@
 //! Opening groups: how many, on which disks, record before files.
 //!
-//! Promises: at most one opening at a time; the next group is opened before the last one is full; space is asked for before
+//! Promises: at most one opening at a time for each requirement; the next group is opened before the last one is full; space is asked for before
 //! a record is made, so that a full disk is an answer and not a trail of empty groups.
 //! Refuses to know: what is appended.
 
 use super::choose::{Candidate, choose};
-use super::{Groups, OpenGroup, State, closing};
+use super::{Groups, OpenGroup, Requirement, State, closing};
 use crate::api::StoreError;
 use crate::limits;
 use crate::proposer::Failed;
@@ -25,6 +25,7 @@ const FIRST_GENERATION: u32 = 1;
 /// An opening under way. However it ends, a panic included, those who wait are answered and the next one may begin.
 struct Opening {
     groups: Arc<Groups>,
+    requirement: Requirement,
     result: Result<(), StoreError>,
 }
 
@@ -35,12 +36,13 @@ enum Found {
 }
 
 impl Opening {
-    fn new(groups: Arc<Groups>) -> Opening {
-        Opening { groups, result: Err(StoreError::Unavailable("the opening of a group ended badly".into())) }
+    fn new(groups: Arc<Groups>, requirement: Requirement) -> Opening {
+        let result = Err(StoreError::Unavailable("the opening of a group ended badly".into()));
+        Opening { groups, requirement, result }
     }
 
     async fn run(mut self) {
-        let opened = self.groups.open_one().await;
+        let opened = self.groups.open_one(self.requirement).await;
         if let Ok(group) = &opened {
             let mut state = self.groups.state.lock();
             if !state.closed {
@@ -53,12 +55,8 @@ impl Opening {
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        let waiting = {
-            let mut state = self.groups.state.lock();
-            state.opening = false;
-            std::mem::take(&mut state.waiting)
-        };
-        for waiter in waiting {
+        let waiting = self.groups.state.lock().opening.remove(&self.requirement);
+        for waiter in waiting.into_iter().flatten() {
             // Whoever went away needs no group.
             let _ = waiter.send(self.result.clone());
         }
@@ -66,10 +64,14 @@ impl Drop for Opening {
 }
 
 impl Groups {
-    /// A group that takes `bytes`, the least busy one; opens one where there is none, and ahead of need.
-    pub(super) async fn group_with_room(self: &Arc<Self>, bytes: u64) -> Result<Arc<OpenGroup>, StoreError> {
+    /// A group of that requirement that takes `bytes`, the least busy one; opens one where there is none, and ahead of need.
+    pub(super) async fn group_with_room(
+        self: &Arc<Self>,
+        requirement: Requirement,
+        bytes: u64,
+    ) -> Result<Arc<OpenGroup>, StoreError> {
         loop {
-            let (found, opening) = self.look_for_group(bytes)?;
+            let (found, opening) = self.look_for_group(requirement, bytes)?;
             if let Some(opening) = opening {
                 // Without the lock: a story that is not taken is dropped at once, and then those who wait are answered.
                 self.background.spawn(opening.run());
@@ -81,20 +83,25 @@ impl Groups {
         }
     }
 
-    fn look_for_group(self: &Arc<Self>, bytes: u64) -> Result<(Found, Option<Opening>), StoreError> {
+    fn look_for_group(
+        self: &Arc<Self>,
+        requirement: Requirement,
+        bytes: u64,
+    ) -> Result<(Found, Option<Opening>), StoreError> {
         let mut state = self.state.lock();
-        self.retire_full(&mut state, bytes);
-        let best = state.open.iter().min_by_key(|g| g.in_flight_bytes()).cloned();
-        let opening = self.wants_another(&state, best.as_deref()).then(|| {
-            state.opening = true;
-            Opening::new(self.clone())
+        self.retire_full(&mut state, requirement, bytes);
+        let best = of(&state, requirement).min_by_key(|g| g.in_flight_bytes()).cloned();
+        let opening = self.wants_another(&state, requirement, best.as_deref()).then(|| {
+            state.opening.insert(requirement, Vec::new());
+            Opening::new(self.clone(), requirement)
         });
         let found = match best {
             Some(best) => Found::Group(best),
             None if state.closed => return Err(closing()),
             None => {
                 let (sender, receiver) = oneshot::channel();
-                state.waiting.push(sender);
+                // It is there: without a group one is being opened.
+                state.opening.entry(requirement).or_default().push(sender);
                 Found::Wait(receiver)
             }
         };
@@ -114,30 +121,31 @@ impl Groups {
         }
     }
 
-    /// Groups without room for `bytes` leave the list.
-    fn retire_full(self: &Arc<Self>, state: &mut State, bytes: u64) {
-        let full: Vec<_> = state.open.extract_if(.., |g| g.room_bytes(&self.config) < bytes).collect();
+    /// Groups of that requirement without room for `bytes` leave the list.
+    fn retire_full(self: &Arc<Self>, state: &mut State, requirement: Requirement, bytes: u64) {
+        let is_full = |g: &mut Arc<OpenGroup>| g.requirement() == requirement && g.room_bytes(&self.config) < bytes;
+        let full: Vec<_> = state.open.extract_if(.., is_full).collect();
         for group in full {
             self.close_full(group);
         }
     }
 
     /// One fresh group is kept in reserve; more are opened, up to the limit, while all are busy.
-    fn wants_another(&self, state: &State, best: Option<&OpenGroup>) -> bool {
-        if state.opening || state.closed {
+    fn wants_another(&self, state: &State, requirement: Requirement, best: Option<&OpenGroup>) -> bool {
+        if state.closed || state.opening.contains_key(&requirement) {
             return false;
         }
-        let fresh = state.open.iter().filter(|g| g.room_bytes(&self.config) > self.config.group_bytes / 4).count();
+        let fresh = of(state, requirement).filter(|g| g.room_bytes(&self.config) > self.config.group_bytes / 4).count();
         let busy = best.is_none_or(|g| g.in_flight_bytes() > limits::GROUP_BUSY_BYTES);
         fresh == 0 || (busy && fresh < self.disks.len())
     }
 
     /// A new group with files on RF disks. Tries other disks where one has no room after all.
-    async fn open_one(self: &Arc<Self>) -> Result<Arc<OpenGroup>, StoreError> {
+    async fn open_one(self: &Arc<Self>, requirement: Requirement) -> Result<Arc<OpenGroup>, StoreError> {
         let mut error = StoreError::NoSpace;
         for _ in 0..=self.disks.len() {
-            let replicas = self.choose_disks().await?;
-            let group = self.create_record(replicas).await?;
+            let replicas = self.choose_disks(requirement.rf).await?;
+            let group = self.create_record(requirement, replicas).await?;
             self.state.lock().unsealed.push(group.clone());
             match self.create_files(&group).await {
                 Ok(()) => return Ok(group),
@@ -151,9 +159,12 @@ impl Groups {
     }
 
     /// RF disks that are sound and have room, on distinct nodes once there are several.
-    async fn choose_disks(&self) -> Result<Vec<Replica>, StoreError> {
+    async fn choose_disks(&self, rf: u8) -> Result<Vec<Replica>, StoreError> {
         let avoided = self.avoided();
-        let open: Vec<_> = self.state.lock().open.iter().flat_map(|g| g.disk_ids()).collect();
+        let (open, leaving): (Vec<_>, _) = {
+            let state = self.state.lock();
+            (state.open.iter().flat_map(|g| g.disk_ids()).collect(), state.leaving.clone())
+        };
         let (mut candidates, mut disks, mut full) = (Vec::new(), Vec::new(), false);
         for (disk, space) in self.disks.ask_all(&self.env).await {
             if avoided.suspect.contains(&disk.id()) {
@@ -169,10 +180,11 @@ impl Groups {
                 free_bytes: space.free_bytes,
                 open_groups: open.iter().filter(|id| **id == disk.id()).count(),
                 slow: avoided.slow.contains(&disk.id()),
+                leaving: leaving.contains(&disk.id()),
             });
             disks.push(disk);
         }
-        let (rf, by_node) = (usize::from(self.config.rf.get()), self.disks.nodes().len() > 1);
+        let (rf, by_node) = (usize::from(rf), self.disks.nodes().len() > 1);
         match choose(&candidates, rf, by_node) {
             Ok(chosen) => {
                 let of = |id: &DiskId| disks.iter().find(|disk| disk.id() == *id).cloned();
@@ -187,7 +199,11 @@ impl Groups {
     }
 
     /// The record, committed before any file exists.
-    async fn create_record(&self, replicas: Vec<Replica>) -> Result<Arc<OpenGroup>, StoreError> {
+    async fn create_record(
+        &self,
+        requirement: Requirement,
+        replicas: Vec<Replica>,
+    ) -> Result<Arc<OpenGroup>, StoreError> {
         loop {
             let id = GroupId(self.env.random.next_u64());
             let rows = replicas.iter().map(|r| ReplicaRow {
@@ -198,8 +214,7 @@ impl Groups {
             let record = GroupRecord {
                 state: GroupState::Open,
                 generation: FIRST_GENERATION,
-                // As many as were chosen: what is wanted may have changed since.
-                rf: u8::try_from(replicas.len()).unwrap_or(u8::MAX),
+                rf: requirement.rf,
                 replicas: rows.collect(),
                 length: 0,
                 writer: self.config.writer,
@@ -209,7 +224,7 @@ impl Groups {
                 dead: Vec::new(),
             };
             match self.proposer.root(RootCommand::CreateGroup { group: id, record }).await {
-                Ok(_) => return Ok(OpenGroup::new(id, FIRST_GENERATION, replicas)),
+                Ok(_) => return Ok(OpenGroup::new(id, FIRST_GENERATION, requirement, replicas)),
                 // The id was drawn before.
                 Err(Failed::Refused(Refusal::Stale(_))) => {}
                 Err(failed) => return Err(failed.into()),
@@ -236,4 +251,9 @@ impl Groups {
         }
         failed.map_or(Ok(()), Err)
     }
+}
+
+/// The open groups of that requirement.
+fn of(state: &State, requirement: Requirement) -> impl Iterator<Item = &Arc<OpenGroup>> {
+    state.open.iter().filter(move |group| group.requirement() == requirement)
 }

@@ -138,6 +138,24 @@ pub(super) fn add_dead(work: &mut Work<'_>, dead: &[(GroupId, Vec<(u64, u64)>)])
     Ok(Outcome::Done)
 }
 
+/// Not bound to a generation: sets only grow, and the seal unites what it knows with what is there. The copy that asks for it has not
+/// begun to own anything.
+pub(super) fn add_bucket(work: &mut Work<'_>, groups: &[GroupId], bucket: BucketId) -> Decision {
+    if root::bucket(&work.draft, bucket)?.is_none() {
+        return Err(Refusal::NoSuchBucket.into());
+    }
+    for group in groups {
+        let Some(mut record) = root::group(&work.draft, *group)? else { continue };
+        let Err(place) = record.buckets.binary_search(&bucket) else { continue };
+        record.buckets.insert(place, bucket);
+        if record.state == GroupState::Sealed {
+            record.generation += 1;
+        }
+        work.draft.put(key::group(*group), &record);
+    }
+    Ok(Outcome::Done)
+}
+
 pub(super) fn drop_group(work: &mut Work<'_>, group: GroupId, generation: u32) -> Decision {
     let record = expect(work, group, generation)?;
     let empty = dead::covers(&record.dead, FIRST_FRAME_OFFSET, record.length);

@@ -37,6 +37,7 @@ pub(super) fn decide(work: &mut Work<'_>, command: &RootCommand) -> Decision {
         RootCommand::AddDead { dead } => group::add_dead(work, dead),
         RootCommand::DropGroup { group, generation } => group::drop_group(work, *group, *generation),
         RootCommand::Cluster(command) => cluster::decide(work, command),
+        RootCommand::AddBucket { groups, bucket } => group::add_bucket(work, groups, *bucket),
     }
 }
 
