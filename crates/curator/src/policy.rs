@@ -76,6 +76,8 @@ mod tests {
             account: None,
             buckets: buckets.iter().copied().map(BucketId).collect(),
             dead: Vec::new(),
+            sealed_ms: 0,
+            strip: None,
         }
     }
 

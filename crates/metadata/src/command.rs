@@ -3,6 +3,7 @@
 //! An entry happens once: apply keeps the outcome of every attempt it decided (protocols.md 8).
 
 use crate::rows::{ContentBytes, GroupRecord, Home, ManifestPart, Reference, Replica, Run};
+use crate::strip::NewMember;
 use serde::{Deserialize, Serialize};
 use types::account::Credential;
 use types::bucket::{BucketChange, BucketInfo};
@@ -10,8 +11,8 @@ use types::cluster::ClusterRefusal;
 use types::cluster::command::{ClusterCommand, MapChange};
 use types::object::{DeleteConditions, ObjectMeta, PutConditions, Tag};
 use types::{
-    AttemptId, BucketId, Checksum, ChecksumAlgorithm, ChecksumKind, ContentId, ETag, GroupId, ObjectKey, OwnerId,
-    VersionId,
+    AttemptId, BucketId, Checksum, ChecksumAlgorithm, ChecksumKind, ContentId, DiskId, ETag, GroupId, ObjectKey,
+    OwnerId, StripId, VersionId,
 };
 
 /// One Raft entry: who, until when, what. The leader stamps the time when it appends.
@@ -287,7 +288,8 @@ pub enum RootCommand {
     CreateGroup {
         /// Id.
         group: GroupId,
-        /// Open.
+        /// Open. In the log as version 1 of the row had it, so that older logs are read.
+        #[serde(with = "crate::format::group::version_1")]
         record: GroupRecord,
     },
     /// Compare-and-set Open → Sealing, generation + 1.
@@ -352,6 +354,38 @@ pub enum RootCommand {
         groups: Vec<GroupId>,
         /// The bucket; it must exist.
         bucket: BucketId,
+    },
+    /// Freezes the live sets of sealed, settled, whole groups, raises their generations and creates the records of the parity groups,
+    /// before their files. All as expected, or nothing.
+    BeginStrip {
+        /// Drawn for this attempt.
+        strip: StripId,
+        /// In the order of their places.
+        data: Vec<NewMember>,
+        /// New groups, and the disks where their parity will be.
+        parity: Vec<(GroupId, DiskId)>,
+    },
+    /// Compare-and-set Encoding → Encoded, after the parity was proved: each data group keeps one replica.
+    EndStrip {
+        /// Strip.
+        strip: StripId,
+        /// Of each data group the generation expected and the disk of the replica that stays.
+        kept: Vec<(u32, DiskId)>,
+        /// See [`crate::strip::StripRecord::digests`].
+        digests: Vec<u32>,
+    },
+    /// Encoding → nothing: the data groups are as before, the records of the parity groups are removed. `Done` if it is gone already.
+    AbortStrip {
+        /// Strip.
+        strip: StripId,
+    },
+    /// Encoded → replicas: refused unless every data group has, at the generation expected, as many whole replicas as are said to be
+    /// required (none, if it is wholly dead). The records of the parity groups are removed.
+    DissolveStrip {
+        /// Strip.
+        strip: StripId,
+        /// Of each data group the generation expected and the replicas required.
+        data: Vec<(u32, u8)>,
     },
 }
 

@@ -17,4 +17,5 @@ pub mod node;
 pub mod read;
 pub mod rows;
 pub mod shard;
+pub mod strip;
 pub mod tree;

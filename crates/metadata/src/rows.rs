@@ -2,6 +2,7 @@
 //!
 //! All rows of one (bucket, key) lie in the shard of that key, so that everything about a key commits together.
 
+use crate::strip::StripPlace;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use types::object::{ObjectMeta, Tag};
@@ -350,6 +351,10 @@ pub struct GroupRecord {
     pub buckets: Vec<BucketId>,
     /// Dead frames, as sorted disjoint (offset, length); only grows.
     pub dead: Vec<(u64, u64)>,
+    /// Entry time of the seal; 0 if it is not sealed, or was when this was not recorded yet.
+    pub sealed_ms: u64,
+    /// The strip it is a member of.
+    pub strip: Option<StripPlace>,
 }
 
 /// The one row of the cluster map's head. Nodes and disks have rows of their own: `types::cluster`'s values as they are.

@@ -163,6 +163,8 @@ fn open(disks: &[u64]) -> GroupRecord {
         account: None,
         buckets: vec![],
         dead: vec![],
+        sealed_ms: 0,
+        strip: None,
     }
 }
 

@@ -2,22 +2,24 @@
 #![allow(clippy::panic)]
 
 use bytes::Bytes;
+use metadata::command::RootCommand;
 use metadata::format::value::{Counter, RowValue, ShardState};
 use metadata::format::version::VersionHead;
 use metadata::format::{family, key};
 use metadata::rows::{
-    BodyId, BodyRow, BucketRow, ClusterRow, Condemned, CondemnedRow, ContentBytes, DataRef, Home, Location,
-    ManifestPart, ManifestRow, ObjectRow, OutboxRow, OwnerRow, PartRow, Reference, Run, TokenRow, UploadRow,
-    VersionRow,
+    BodyId, BodyRow, BucketRow, ClusterRow, Condemned, CondemnedRow, ContentBytes, DataRef, GroupRecord, GroupState,
+    Home, Location, ManifestPart, ManifestRow, ObjectRow, OutboxRow, OwnerRow, PartRow, Reference, Replica,
+    ReplicaState, Run, TokenRow, UploadRow, VersionRow,
 };
 use metadata::shard::ShardId;
+use metadata::strip::{StripMember, StripPlace, StripRecord, StripState};
 use proptest::prelude::*;
 use types::bucket::{BucketConfigs, BucketInfo, Durability, Erasure, Versioning};
 use types::cluster::{Addresses, Disk, DiskState, KeyHash, Node, NodeStart, NodeState};
 use types::object::{ObjectMeta, Tag};
 use types::{
     AttemptId, BucketId, BucketName, Checksum, ChecksumAlgorithm, ChecksumKind, ClusterId, DiskId, ETag, GroupId,
-    ObjectKey, TokenId,
+    ObjectKey, StripId, TokenId,
 };
 
 const ID: AttemptId = AttemptId { node: 1, session: 2, sequence: 3 };
@@ -191,6 +193,58 @@ fn a_bucket_of_the_first_form_has_the_clusters_durability() {
         assert!(BucketInfo::decode(&Bytes::copy_from_slice(&old[..cut])).is_err(), "cut at {cut}");
     }
     assert_eq!(BucketInfo::decode(&old.into()), Ok(bucket(Durability::default())));
+}
+
+fn group_record() -> GroupRecord {
+    let replica = Replica { disk: DiskId(8), file_generation: 1, state: ReplicaState::Holds(4096) };
+    GroupRecord {
+        state: GroupState::Sealed,
+        generation: 3,
+        rf: 2,
+        replicas: vec![replica],
+        length: 8192,
+        writer: (1, 2),
+        settled: true,
+        account: Some(vec![(Home { bucket: BUCKET, key: object_key("h") }, ID)]),
+        buckets: vec![BUCKET],
+        dead: vec![(4096, 4096)],
+        sealed_ms: 300,
+        strip: Some(StripPlace { strip: StripId(9), place: 1, live: vec![(4096, 8192)] }),
+    }
+}
+
+#[test]
+fn records_of_groups_and_strips_are_these_bytes() {
+    pinned(
+        &group_record(),
+        "02020302010801028020804001020101018202016801020301820201802080 20ac020109010180208040"
+            .replace(' ', "")
+            .as_str(),
+    );
+    let strip = StripRecord {
+        state: StripState::Encoded,
+        length: 12288,
+        data: vec![StripMember { group: GroupId(1), frames: vec![(4096, 8192)] }],
+        parity: vec![GroupId(2)],
+        digests: vec![300, 1],
+    };
+    pinned(&strip, "0101806001010180208040010202ac0201");
+    assert_eq!(hex(&key::strip(StripId(9))), "2c0000000000000009");
+}
+
+#[test]
+fn a_record_of_version_1_is_a_group_of_no_strip() {
+    let old: Bytes =
+        vec![1, 2, 3, 2, 1, 8, 1, 2, 0x80, 0x20, 0x80, 0x40, 1, 2, 1, 0, 1, 0x82, 2, 1, 0x80, 0x20, 0x80, 0x20].into();
+    let expected = GroupRecord { account: None, sealed_ms: 0, strip: None, ..group_record() };
+    assert_eq!(GroupRecord::decode(&old).expect("decodes"), expected);
+    let again = GroupRecord::decode(&expected.encode()).expect("decodes");
+    assert_eq!(again, expected, "and is written as version 2 from then on");
+    let fields: &[u8] = &old[1..];
+    let command = RootCommand::CreateGroup { group: GroupId(5), record: expected };
+    let entry = postcard::to_allocvec(&command).expect("encodes");
+    assert!(entry.ends_with(fields), "an entry has the form it always had: {}", hex(&entry));
+    assert_eq!(postcard::from_bytes::<RootCommand>(&entry).expect("decodes"), command);
 }
 
 /// Inline bytes have no length of their own, so a cut row is another body; the tree's checksums watch over that.

@@ -52,6 +52,11 @@ id_u64!(
     TokenId
 );
 
+id_u64!(
+    /// A strip: a set of groups that are erasure-coded together. Drawn anew for every attempt at encoding and never used again.
+    StripId
+);
+
 /// A node of the cluster; the first is 1.
 pub type NodeId = u32;
 

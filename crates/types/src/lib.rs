@@ -13,5 +13,7 @@ pub mod names;
 pub mod object;
 
 pub use digest::{Checksum, ChecksumAlgorithm, ChecksumKind, ETag};
-pub use ids::{AttemptId, BucketId, ClusterId, ContentId, DiskId, GroupId, NodeId, OwnerId, TokenId, VersionId};
+pub use ids::{
+    AttemptId, BucketId, ClusterId, ContentId, DiskId, GroupId, NodeId, OwnerId, StripId, TokenId, VersionId,
+};
 pub use names::{BucketName, NameError, ObjectKey};

@@ -202,10 +202,33 @@ fn check_root(read: &dyn Read, wrong: &mut Vec<String>) -> Result<(), ReadError>
         }
     }
     check_map(read, wrong)?;
+    check_strips(read, wrong)?;
     for user in root::users(read) {
         let user = user?;
         if root::user_by_access_key(read, &user.access_key)?.as_ref() != Some(&user) {
             wrong.push(format!("user {} is not found by the access key", user.account.display_name));
+        }
+    }
+    Ok(())
+}
+
+/// A strip and its groups name each other.
+fn check_strips(read: &dyn Read, wrong: &mut Vec<String>) -> Result<(), ReadError> {
+    let mut members = BTreeSet::new();
+    for row in root::strips(read) {
+        let (id, strip) = row?;
+        for (place, group) in strip.groups().enumerate() {
+            let record = root::group(read, group)?;
+            let named = record.and_then(|record| record.strip).map(|of| (of.strip, usize::from(of.place)));
+            if named != Some((id, place)) || !members.insert(group) {
+                wrong.push(format!("group {group} is not the member {place} of strip {id} that it should be"));
+            }
+        }
+    }
+    for row in root::groups(read) {
+        let (group, record) = row?;
+        if record.strip.is_some() && !members.contains(&group) {
+            wrong.push(format!("group {group} names a strip that does not know it"));
         }
     }
     Ok(())

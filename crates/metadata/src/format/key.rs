@@ -8,7 +8,7 @@ use super::{FormatError, family};
 use crate::rows::{BodyId, Home};
 use crate::shard::{KeyRange, ShardId};
 use std::borrow::Cow;
-use types::{AttemptId, BucketId, DiskId, GroupId, NodeId, ObjectKey, TokenId};
+use types::{AttemptId, BucketId, DiskId, GroupId, NodeId, ObjectKey, StripId, TokenId};
 
 /// Family and bucket before the key.
 pub const HEAD_BYTES: usize = 9;
@@ -256,6 +256,11 @@ pub fn disk(disk: DiskId) -> Vec<u8> {
 /// A join token.
 pub fn token(token: TokenId) -> Vec<u8> {
     root(family::TOKENS, &token.0.to_be_bytes())
+}
+
+/// A strip.
+pub fn strip(strip: StripId) -> Vec<u8> {
+    root(family::STRIPS, &strip.0.to_be_bytes())
 }
 
 /// A row's key taken apart.

@@ -13,6 +13,7 @@
 
 pub mod body;
 mod bucket;
+pub(crate) mod group;
 mod head;
 pub mod key;
 pub mod value;
@@ -97,6 +98,8 @@ pub mod family {
     pub const DISKS: u8 = 0x2A;
     /// Join tokens, by id.
     pub const TOKENS: u8 = 0x2B;
+    /// Strips of erasure-coded groups, by id.
+    pub const STRIPS: u8 = 0x2C;
     /// Every family from `COUNTERS` up to here, excluded, is root's.
     pub const ROOT_END: u8 = 0x80;
 }

@@ -2,9 +2,10 @@
 
 use super::{FormatError, family};
 use crate::rows::{
-    BucketRow, ClusterRow, CompletedUpload, CondemnedRow, GroupRecord, ManifestRow, OutboxRow, OwnerRow, PartRow,
-    TokenRow, UploadRow,
+    BucketRow, ClusterRow, CompletedUpload, CondemnedRow, ManifestRow, OutboxRow, OwnerRow, PartRow, TokenRow,
+    UploadRow,
 };
+use crate::strip::StripRecord;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -67,7 +68,7 @@ postcard_rows! {
     OwnerRow: OWNERS, 1;
     CondemnedRow: CONDEMNED, 1;
     Credential: USERS, 1;
-    GroupRecord: GROUPS, 1;
+    StripRecord: STRIPS, 1;
     ClusterRow: CLUSTER, 1;
     Node: NODES, 1;
     Disk: DISKS, 1;

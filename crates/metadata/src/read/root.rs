@@ -5,11 +5,12 @@ use crate::format::key;
 use crate::format::value::{Counter, Name, RowValue};
 use crate::format::{FormatError, family};
 use crate::rows::{ClusterRow, GroupRecord, TokenRow};
+use crate::strip::StripRecord;
 use crate::tree::{Read, Row};
 use types::account::Credential;
 use types::bucket::BucketInfo;
 use types::cluster::{Disk, Map, Node};
-use types::{BucketId, BucketName, DiskId, GroupId, NodeId, TokenId};
+use types::{BucketId, BucketName, DiskId, GroupId, NodeId, StripId, TokenId};
 
 /// A bucket by id.
 pub fn bucket(read: &dyn Read, bucket: BucketId) -> Result<Option<BucketInfo>, ReadError> {
@@ -69,6 +70,18 @@ pub fn group(read: &dyn Read, group: GroupId) -> Result<Option<GroupRecord>, Rea
 pub fn groups(read: &dyn Read) -> impl Iterator<Item = Result<(GroupId, GroupRecord), ReadError>> + Send + '_ {
     rows(read, &[family::GROUPS], &[family::GROUPS + 1], |row: &Row| -> Result<_, FormatError> {
         Ok((GroupId(key::trailing_u64(&row.0, 1)?), GroupRecord::decode(&row.1)?))
+    })
+}
+
+/// A strip.
+pub fn strip(read: &dyn Read, strip: StripId) -> Result<Option<StripRecord>, ReadError> {
+    get(read, &key::strip(strip))
+}
+
+/// All strips, by id.
+pub fn strips(read: &dyn Read) -> impl Iterator<Item = Result<(StripId, StripRecord), ReadError>> + Send + '_ {
+    rows(read, &[family::STRIPS], &[family::STRIPS + 1], |row: &Row| -> Result<_, FormatError> {
+        Ok((StripId(key::trailing_u64(&row.0, 1)?), StripRecord::decode(&row.1)?))
     })
 }
 

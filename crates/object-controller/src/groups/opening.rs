@@ -222,6 +222,8 @@ impl Groups {
                 account: None,
                 buckets: Vec::new(),
                 dead: Vec::new(),
+                sealed_ms: 0,
+                strip: None,
             };
             match self.proposer.root(RootCommand::CreateGroup { group: id, record }).await {
                 Ok(_) => return Ok(OpenGroup::new(id, FIRST_GENERATION, requirement, replicas)),

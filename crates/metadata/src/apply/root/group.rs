@@ -1,6 +1,6 @@
 //! Records of extent groups: every change is a compare-and-set on the generation (protocols.md 1; rules R22, R25).
 
-use super::dead;
+use super::{dead, strip};
 use crate::apply::Decision;
 use crate::apply::draft::Work;
 use crate::command::{Outcome, Refusal};
@@ -11,14 +11,14 @@ use types::limits::BLOCK_BYTES;
 use types::{BucketId, ContentId, GroupId};
 
 /// Where the first frame may begin: behind the file's header, which is never dead.
-const FIRST_FRAME_OFFSET: u64 = BLOCK_BYTES as u64;
+pub(super) const FIRST_FRAME_OFFSET: u64 = BLOCK_BYTES as u64;
 
-fn stale(record: GroupRecord) -> Refusal {
+pub(super) fn stale(record: GroupRecord) -> Refusal {
     Refusal::Stale(Some(Box::new(record)))
 }
 
 /// The record, if its generation is the one expected.
-fn expect(work: &Work<'_>, group: GroupId, generation: u32) -> Decision<GroupRecord> {
+pub(super) fn expect(work: &Work<'_>, group: GroupId, generation: u32) -> Decision<GroupRecord> {
     let record = root::group(&work.draft, group)?.ok_or(Refusal::Stale(None))?;
     if record.generation == generation { Ok(record) } else { Err(stale(record).into()) }
 }
@@ -32,7 +32,7 @@ pub(super) fn create(work: &mut Work<'_>, group: GroupId, record: &GroupRecord) 
     match root::group(&work.draft, group)? {
         Some(present) if present == *record => Ok(Outcome::Group(Box::new(present))),
         Some(present) => Err(stale(present).into()),
-        None if record.state != GroupState::Open || record.replicas.is_empty() => {
+        None if record.state != GroupState::Open || record.replicas.is_empty() || record.strip.is_some() => {
             Err(Refusal::Invalid("a group is created open, with replicas".into()).into())
         }
         None => put(work, group, record.clone()),
@@ -84,6 +84,7 @@ pub(super) fn end_seal(work: &mut Work<'_>, group: GroupId, generation: u32, ans
     record.buckets.dedup();
     if first {
         record.state = GroupState::Sealed;
+        record.sealed_ms = work.now_ms;
         record.account = answers.account.clone();
     }
     put(work, group, record)
@@ -119,7 +120,7 @@ pub(super) fn settle(work: &mut Work<'_>, group: GroupId, generation: u32, dead:
 
 pub(super) fn set_replicas(work: &mut Work<'_>, group: GroupId, generation: u32, replicas: &[Replica]) -> Decision {
     let mut record = expect(work, group, generation)?;
-    if record.state != GroupState::Sealed || replicas.is_empty() {
+    if record.state != GroupState::Sealed || replicas.is_empty() || strip::is_encoding(&work.draft, &record)? {
         return Err(stale(record).into());
     }
     record.replicas = replicas.to_vec();
@@ -159,7 +160,7 @@ pub(super) fn add_bucket(work: &mut Work<'_>, groups: &[GroupId], bucket: Bucket
 pub(super) fn drop_group(work: &mut Work<'_>, group: GroupId, generation: u32) -> Decision {
     let record = expect(work, group, generation)?;
     let empty = dead::covers(&record.dead, FIRST_FRAME_OFFSET, record.length);
-    if record.state != GroupState::Sealed || !record.settled || !empty {
+    if record.state != GroupState::Sealed || !record.settled || !empty || record.strip.is_some() {
         return Err(stale(record).into());
     }
     work.draft.remove(key::group(group));

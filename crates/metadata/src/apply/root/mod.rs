@@ -4,6 +4,7 @@ mod bucket;
 mod cluster;
 mod dead;
 mod group;
+mod strip;
 mod user;
 
 use super::Decision;
@@ -38,6 +39,10 @@ pub(super) fn decide(work: &mut Work<'_>, command: &RootCommand) -> Decision {
         RootCommand::DropGroup { group, generation } => group::drop_group(work, *group, *generation),
         RootCommand::Cluster(command) => cluster::decide(work, command),
         RootCommand::AddBucket { groups, bucket } => group::add_bucket(work, groups, *bucket),
+        RootCommand::BeginStrip { strip, data, parity } => strip::begin(work, *strip, data, parity),
+        RootCommand::EndStrip { strip, kept, digests } => strip::end(work, *strip, kept, digests),
+        RootCommand::AbortStrip { strip } => strip::abort(work, *strip),
+        RootCommand::DissolveStrip { strip, data } => strip::dissolve(work, *strip, data),
     }
 }
 
