@@ -24,7 +24,6 @@ pub(crate) struct Access {
     controller: Controller,
     env: Env,
     barrier: Option<Arc<dyn Barrier>>,
-    #[allow(dead_code)]
     view: Arc<dyn Fn() -> View + Send + Sync>,
 }
 
@@ -43,7 +42,6 @@ impl Access {
     }
 
     /// The disks of the cluster just now.
-    #[allow(dead_code)]
     pub(crate) fn view(&self) -> View {
         (self.view)()
     }
@@ -59,6 +57,11 @@ impl Access {
     /// Time since some fixed moment.
     pub(crate) fn now(&self) -> Duration {
         self.env.clock.monotonic()
+    }
+
+    /// A number that nobody drew before.
+    pub(crate) fn random(&self) -> u64 {
+        self.env.random.next_u64()
     }
 
     /// Wall time.
@@ -87,6 +90,15 @@ impl Access {
         work: impl FnOnce(&dyn Read) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, CuratorError> {
         self.read_at(self.snapshot().await?, work).await
+    }
+
+    /// Reads what this node knows, which may not be the newest.
+    pub(crate) async fn peek<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Read) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, CuratorError> {
+        let snapshot = self.controller.metadata().snapshot();
+        Ok(self.env.tasks.run(move || work(&snapshot)).await?)
     }
 
     /// Reads at a position.

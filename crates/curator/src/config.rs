@@ -1,12 +1,16 @@
 //! How the curator works.
 
 use crate::limits;
-use crate::view::View;
+use crate::view::{DiskState, View};
 use env::Env;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// A code, k and m, and milliseconds.
+pub type OfCluster = (Option<(u8, u8)>, u64);
 
 /// Companions, and the knobs of a node.
 #[derive(Clone)]
@@ -31,6 +35,8 @@ pub struct Config {
     pub leads: Arc<dyn Fn() -> bool + Send + Sync>,
     /// The disks of the cluster just now. With none, nothing is placed, added or trimmed.
     pub view: Arc<dyn Fn() -> View + Send + Sync>,
+    /// The code of buckets that leave it to the cluster, if it has one, and the least milliseconds from a group's seal to its encoding.
+    pub erasure: fn(&View) -> OfCluster,
 }
 
 /// A linearizable moment.
@@ -52,6 +58,15 @@ impl Config {
             barrier: None,
             leads: Arc::new(|| true),
             view: Arc::new(View::default),
+            erasure: by_cluster,
         }
     }
+}
+
+/// 4+2 from [`limits::ENCODE_NODES`] nodes on, after a week (protocols.md 12).
+fn by_cluster(view: &View) -> OfCluster {
+    let here = view.disks.values().filter(|disk| disk.state != DiskState::Lost);
+    let nodes = here.map(|disk| disk.node).collect::<BTreeSet<_>>().len();
+    let after_ms = u64::try_from(limits::ENCODE_AFTER.as_millis()).unwrap_or(u64::MAX);
+    ((nodes >= limits::ENCODE_NODES).then_some((4, 2)), after_ms)
 }

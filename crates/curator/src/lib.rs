@@ -20,6 +20,7 @@ pub mod policy;
 mod ranges;
 mod rounds;
 pub mod scrub;
+mod strips;
 pub mod view;
 
 pub use audit::report::{AuditReport, Difference, DifferenceKind};

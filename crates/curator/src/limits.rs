@@ -56,3 +56,15 @@ pub const COMPLETED_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const FORGET_EVERY: Duration = Duration::from_secs(3600);
 /// Entries of one such walk.
 pub const FORGETS: usize = 64;
+/// Between two looks at strips and at what may become one, when there was nothing to do about them.
+pub const STRIPS_EVERY: Duration = Duration::from_secs(5);
+/// Members of strips made anew, and copies of them made, in one round.
+pub const STRIPS_PER_ROUND: usize = 4;
+/// A disk that is fuller, in hundredths, takes no parity (rules R49, R67).
+pub const ENCODE_PERCENT: u64 = 80;
+/// From so many nodes on groups are encoded without being asked to (protocols.md 12).
+pub const ENCODE_NODES: usize = 8;
+/// The least age of what is encoded without being asked to.
+pub const ENCODE_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A strip with a lost member for which no node is left is turned back into replicas after so long (protocols.md 12).
+pub const HOMELESS: Duration = Duration::from_secs(30 * 60);

@@ -16,6 +16,7 @@ use crate::groups::space::{self, Punched};
 use crate::groups::{Patience, files, seal, settle};
 use crate::limits;
 use crate::scrub::{self, Pass, ScrubReport};
+use crate::strips::{self, Strips};
 use metadata::command::{Outcome, RootCommand, ShardCommand};
 use object_controller::Controller;
 use parking_lot::Mutex;
@@ -50,6 +51,12 @@ pub struct RoundReport {
     pub quarantined: u64,
     /// Replicas replaced.
     pub repaired: u64,
+    /// Strips made of groups.
+    pub encoded: u64,
+    /// Attempts at that taken back.
+    pub strips_given_up: u64,
+    /// Strips turned back into replicas.
+    pub strips_dissolved: u64,
     /// Frames verified by the background scrub.
     pub scrubbed: u64,
     /// Groups left alone for a while because something failed.
@@ -65,9 +72,10 @@ impl RoundReport {
     pub fn is_idle(&self) -> bool {
         let RoundReport { sealed, settled, expanded, reclaimed, delivered, owners_released, dropped, .. } = self;
         let RoundReport { punched_bytes, quarantined, repaired, again, scrubbed, .. } = self;
+        let RoundReport { encoded, strips_given_up, strips_dissolved, .. } = self;
         [sealed, settled, expanded, reclaimed, delivered, owners_released, dropped, punched_bytes, quarantined]
             .into_iter()
-            .chain([repaired, again, scrubbed])
+            .chain([repaired, again, scrubbed, encoded, strips_given_up, strips_dissolved])
             .all(|count| *count == 0)
     }
 
@@ -83,6 +91,9 @@ impl RoundReport {
         self.dropped += round.dropped;
         self.quarantined += round.quarantined;
         self.repaired += round.repaired;
+        self.encoded += round.encoded;
+        self.strips_given_up += round.strips_given_up;
+        self.strips_dissolved += round.strips_dissolved;
         self.scrubbed += round.scrubbed;
         self.postponed += round.postponed;
         for alarm in &round.alarms {
@@ -137,6 +148,7 @@ struct State {
     repairing: Patience,
     punched: Punched,
     repairs: Repairs,
+    strips: Strips,
     hurt: BTreeMap<GroupId, Vec<String>>,
     pass: Option<Pass>,
     pass_began: Option<Duration>,
@@ -228,6 +240,11 @@ impl Rounds {
             self.groups_and_contents(state, report, &mut first).await?;
         }
         first.note(self.repair_some(state, report).await)?;
+        if (self.config.leads)() {
+            self.check_stopping()?;
+            let (access, config) = (&self.access, &self.config);
+            first.note(strips::work(access, config, &mut state.strips, &state.repairs, report).await)?;
+        }
         first.note(self.scrub_some(state, report).await)?;
         self.check_stopping()?;
         first.note(self.forget(state).await)?;

@@ -6,17 +6,20 @@
 //! done.
 
 use crate::access::Access;
-use crate::contents::references::{self, Extent};
+use crate::contents::references::{self, Extent, Page};
 use crate::error::CuratorError;
 use crate::groups::repair::Repairs;
 use crate::limits;
 use crate::ranges;
 use env::disk::is_transient;
 use extent_store::{FrameAddress, ReadError};
-use metadata::read::root;
+use metadata::read::{ReadError as RowError, root};
 use metadata::rows::{GroupRecord, Replica, ReplicaState};
+use metadata::shard::KeyRange;
+use metadata::strip::{Frames, StripState};
+use metadata::tree::Read;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::GroupId;
 
 /// What a full pass found and did.
@@ -71,10 +74,22 @@ impl Pass {
             }
             let Some(from) = self.next else { return Ok(None) };
             let keys = access.ranges();
-            let page = access.read(move |read| references::page(read, &keys, from, limits::REFERENCES)).await?;
+            let page = access.read(move |read| page(read, &keys, from)).await?;
             (self.page, self.next) = (page.groups, page.next);
         }
     }
+}
+
+/// Groups with owned extents, and those of strips, which others are computed from.
+fn page(read: &dyn Read, keys: &[KeyRange], from: GroupId) -> Result<Page, RowError> {
+    let mut page = references::page(read, keys, from, limits::REFERENCES)?;
+    for row in root::strips(read) {
+        let (_, strip) = row?;
+        for group in strip.groups().filter(|group| *group >= from && page.next.is_none_or(|next| *group < next)) {
+            page.groups.entry(group).or_default();
+        }
+    }
+    Ok(page)
 }
 
 /// Bytes a full pass reads at most.
@@ -105,6 +120,9 @@ pub(crate) async fn verify(
         return Ok(verified);
     };
     let clustered = access.disks().is_clustered();
+    let owned: BTreeSet<u64> = extents.iter().filter(|extent| !extent.owed).map(|extent| extent.offset).collect();
+    let mut frozen = frozen(access, group, &record).await?;
+    frozen.retain(|(offset, _)| !owned.contains(offset));
     for replica in record.replicas.iter().filter(|r| !clustered || access.disks().here(r.disk).is_some()) {
         for extent in extents.iter().filter(|extent| !extent.owed && should_hold(&record, replica, extent)) {
             verified.frames += 1;
@@ -114,8 +132,54 @@ pub(crate) async fn verify(
                 repairs.add(group, replica.disk);
             }
         }
+        for (offset, bytes) in &frozen {
+            verified.frames += 1;
+            verified.bytes += bytes;
+            if is_frozen_bad(access, group, &record, replica, (*offset, *bytes)).await? {
+                verified.damaged += 1;
+                repairs.add(group, replica.disk);
+            }
+        }
     }
     Ok(verified)
+}
+
+/// What the group's strip needs of it: all that was frozen, whoever owns it.
+async fn frozen(access: &Access, group: GroupId, record: &GroupRecord) -> Result<Frames, CuratorError> {
+    let Some(of) = &record.strip else { return Ok(Frames::new()) };
+    let (id, place) = (of.strip, usize::from(of.place));
+    let strip = access.read(move |read| root::strip(read, id)).await?;
+    let strip = strip.filter(|strip| strip.state == StripState::Encoded && strip.group(place) == Some(group));
+    Ok(strip.map_or_else(Frames::new, |strip| strip.frames(place)))
+}
+
+/// A frame that nobody may own, but that others are computed with.
+async fn is_frozen_bad(
+    access: &Access,
+    group: GroupId,
+    record: &GroupRecord,
+    replica: &Replica,
+    (offset, bytes): (u64, u64),
+) -> Result<bool, CuratorError> {
+    let address = FrameAddress { group, generation: replica.file_generation, offset };
+    let error = match access.disks().here(replica.disk) {
+        None => "the disk is not here".to_owned(),
+        Some(disk) => match disk.read_frame(address).await {
+            Ok(frame) if frame.bytes().len() as u64 == bytes => return Ok(false),
+            Ok(_) => "another frame stands there".to_owned(),
+            Err(ReadError::Io(error)) if is_transient(&error) => return Ok(false),
+            Err(error) => error.to_string(),
+        },
+    };
+    let now = access.group(group).await?;
+    let listed = now.is_some_and(|now| {
+        let same = now.replicas.iter().any(|r| r.disk == replica.disk && r.file_generation == replica.file_generation);
+        same && now.strip == record.strip
+    });
+    if listed {
+        tracing::warn!(%group, disk = %replica.disk, offset, error, "scrub found a bad frame of a strip");
+    }
+    Ok(listed)
 }
 
 fn should_hold(record: &GroupRecord, replica: &Replica, extent: &Extent) -> bool {

@@ -11,6 +11,9 @@ use crate::error::Damage;
 use crate::format::{FormatError, FrameAddress, FrameHeader, FrameOrigin, HeaderView, SliceCrcs, frame_bytes};
 use crate::limits::{FILE_MAX_BYTES, FIRST_FRAME_OFFSET, FRAME_MAX_BYTES, HEADER_BYTES};
 
+/// No file has this generation.
+const CANONICAL_GENERATION: u32 = 0;
+
 /// A frame's bytes. Cheap to clone: all replicas share them.
 #[derive(Clone)]
 pub struct Frame {
@@ -81,6 +84,17 @@ impl Frame {
     /// The cluster it was made in.
     pub fn cluster(&self) -> ClusterId {
         self.cluster
+    }
+
+    /// Its header as it is in a file of generation 0. This block and the rest of [`Frame::bytes`] are the frame's *canonical bytes*, which
+    /// are the same whatever file it was read from: what parity is computed over. They are a sound frame themselves, which a copy takes
+    /// under its own generation.
+    pub fn canonical_header(&self) -> Vec<u8> {
+        let header = self.header();
+        let mut block = vec![0; HEADER_BYTES];
+        FrameHeader { address: FrameAddress { generation: CANONICAL_GENERATION, ..header.address }, ..header }
+            .encode(&mut block);
+        block
     }
 
     /// Where it belongs.

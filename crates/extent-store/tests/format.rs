@@ -92,6 +92,27 @@ fn a_frame_at_another_address_has_the_same_payload() {
     assert_eq!(moved.header().origin, frame.header().origin);
 }
 
+#[test]
+fn a_frame_has_the_same_canonical_bytes_in_every_generation_and_a_copy_takes_them() {
+    let world = World::simulated(1);
+    let canonical = |generation: u32| {
+        let frame = world.frame(at(GROUP, generation, 8192), extent(1, 70_000));
+        [&frame.canonical_header(), &frame.bytes()[4096..]].concat()
+    };
+    let bytes = canonical(1);
+    assert_eq!(bytes, canonical(7));
+    let frame = Frame::verify(Bytes::from(bytes.clone())).expect("sound by themselves");
+    assert_eq!((frame.address(), frame.header().origin), (at(GROUP, 0, 8192), extent(1, 70_000).origin()));
+    let (store, _) = world.open(std::sync::Arc::new(fixture::sim_disk(1)));
+    world.run(async move {
+        let mut copy = store.begin_copy(GROUP, 9, 8192 + 77_824).await.expect("a copy");
+        copy.put(frame).await.expect("taken");
+        copy.finish().await.expect("finished");
+        let read = store.read_frame(at(GROUP, 9, 8192)).await.expect("sound");
+        assert_eq!([&read.canonical_header(), &read.bytes()[4096..]].concat(), bytes);
+    });
+}
+
 proptest! {
     #[test]
     fn any_changed_byte_of_a_frame_is_refused(

@@ -146,8 +146,14 @@ impl Controller {
             config.env.clone(),
         );
         let reads = config.read_buffers.clone();
-        let extents =
-            Extents::new(config.disks.clone(), snapshots.clone(), findings.clone(), reads, config.env.clone());
+        let extents = Extents::new(
+            config.disks.clone(),
+            snapshots.clone(),
+            findings.clone(),
+            reads,
+            config.env.clone(),
+            config.cluster,
+        );
         let root = Arc::new(config.root.clone());
         let physical_copies = Semaphore::new(limits::PHYSICAL_COPIES);
         let inner = Inner {
@@ -222,6 +228,16 @@ impl Controller {
     /// The node's metadata.
     pub fn metadata(&self) -> &Metadata {
         &self.inner.config.metadata
+    }
+
+    /// The cluster whose disks these are.
+    pub fn cluster(&self) -> ClusterId {
+        self.inner.config.cluster
+    }
+
+    /// Bytes at which a group is full.
+    pub fn group_bytes(&self) -> u64 {
+        self.inner.config.group_bytes
     }
 
     /// The disks, of this node and of others.

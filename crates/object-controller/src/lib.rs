@@ -32,6 +32,7 @@ mod refusal;
 mod runs;
 mod snapshots;
 mod store;
+pub mod strips;
 mod upload;
 mod user;
 

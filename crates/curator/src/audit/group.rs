@@ -8,6 +8,7 @@ use crate::groups::frames::{self, File, Found};
 use crate::ranges::{self, FIRST, Ranges};
 use metadata::read::root;
 use metadata::rows::{GroupRecord, GroupState, ReplicaState};
+use metadata::strip::{StripRecord, StripState, parity_content};
 use std::collections::BTreeMap;
 use types::GroupId;
 
@@ -22,6 +23,14 @@ pub(super) struct Subject<'a> {
 
 pub(super) async fn compare(access: &Access, group: Subject<'_>, report: &mut AuditReport) -> Result<(), CuratorError> {
     let found = frames::look(access, group.id, group.record).await;
+    if let Some(of) = &group.record.strip {
+        let id = of.strip;
+        let strip = access.read(move |read| root::strip(read, id)).await?;
+        if let Some(strip) = strip.filter(|strip| usize::from(of.place) >= strip.k()) {
+            group.parity_against_files(&strip, usize::from(of.place), &found, report);
+            return Ok(());
+        }
+    }
     group.record_against_extents(report);
     group.extents_against_files(&found, report);
     let (node, session) = group.record.writer;
@@ -70,6 +79,35 @@ impl Subject<'_> {
         }
     }
 
+    /// A parity group holds the frames that its strip says, and nothing else. While it is being written nothing is said of it.
+    fn parity_against_files(&self, strip: &StripRecord, place: usize, found: &Found, report: &mut AuditReport) {
+        if strip.state == StripState::Encoding {
+            return;
+        }
+        let content = self.record.strip.as_ref().map(|of| parity_content(of.strip));
+        let frames = strip.frames(place);
+        for (index, (offset, bytes)) in (0..).zip(&frames) {
+            let standing = content.and_then(|content| found.frames.get(&(*offset, content, index)));
+            let standing = standing.filter(|frame| frame.frame_bytes == *bytes);
+            for (place, replica) in self.record.replicas.iter().enumerate() {
+                if standing.is_some_and(|frame| frame.on.contains(&place)) {
+                    report.parity_bytes += bytes;
+                } else {
+                    let what = format!("parity {index} of group {} is not on disk {}", self.id, replica.disk);
+                    report.differ(DifferenceKind::Parity, *bytes, what);
+                }
+            }
+        }
+        for ((offset, of, index), frame) in &found.frames {
+            let known = frames.get(*index as usize).is_some_and(|(at, _)| at == offset) && content == Some(*of);
+            if !known {
+                let what = format!("group {} of parity: content {of:?} extent {index} at {offset}", self.id);
+                report.differ(DifferenceKind::Leaked, frame.frame_bytes, what);
+            }
+        }
+        self.replicas(found, report);
+    }
+
     fn files_against_extents(&self, found: &Found, live: bool, report: &mut AuditReport) {
         let named: BTreeMap<u64, &Extent> = self.extents.iter().map(|extent| (extent.offset, extent)).collect();
         let mut unsettled = 0;
@@ -79,7 +117,10 @@ impl Subject<'_> {
             if named.get(offset).is_some_and(|extent| extent.content == *content && extent.index == *index) {
                 continue;
             }
-            if ranges::contains(&self.record.dead, *offset) {
+            let frozen = self.record.strip.as_ref().is_some_and(|of| ranges::contains(&of.live, *offset));
+            if frozen && ranges::contains(&self.record.dead, *offset) {
+                report.frozen_bytes += bytes * copies;
+            } else if ranges::contains(&self.record.dead, *offset) {
                 report.unpunched_bytes += bytes * copies;
             } else if ranges::contains(self.pending, *offset) {
                 // Counted with the outbox.

@@ -22,6 +22,8 @@ pub enum DifferenceKind {
     Replica,
     /// A file that no record names.
     FileWithoutRecord,
+    /// Parity of a strip that is not where its record says.
+    Parity,
     /// Rows that contradict each other: versions, bodies, owners, manifests.
     Rows,
 }
@@ -60,6 +62,10 @@ pub struct AuditReport {
     pub pending_bytes: u64,
     /// Dead in the record, but still on a disk.
     pub unpunched_bytes: u64,
+    /// Dead in the record, but kept while the strip of its group is: the others are computed with it.
+    pub frozen_bytes: u64,
+    /// Parity of strips.
+    pub parity_bytes: u64,
     /// Not owned yet: written by uploads of the live session.
     pub in_progress_bytes: u64,
     /// Names on the disks that are not ours.

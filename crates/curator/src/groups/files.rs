@@ -16,7 +16,8 @@ use crate::ranges::FIRST;
 use crate::rounds::RoundReport;
 use extent_store::{DiskStore, FileError, Quarantined};
 use metadata::read::{ReadError, root};
-use metadata::rows::{GroupState, ReplicaState};
+use metadata::rows::{GroupRecord, GroupState, ReplicaState};
+use metadata::strip::StripState;
 use metadata::tree::Read;
 use replicas::Replica;
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,11 +96,18 @@ pub(crate) fn named(read: &dyn Read) -> Result<Names, ReadError> {
                 ReplicaState::Holds(bytes) => bytes,
                 ReplicaState::Open | ReplicaState::NotAnswered => 0,
             };
-            let needed = record.state == GroupState::Sealed && holds > FIRST;
+            let needed = record.state == GroupState::Sealed && holds > FIRST && !is_being_written(read, &record)?;
             named.disks.entry(replica.disk).or_default().insert((group, replica.file_generation), needed);
         }
     }
     Ok(named)
+}
+
+/// Whether it is parity that is not in its place yet.
+fn is_being_written(read: &dyn Read, record: &GroupRecord) -> Result<bool, ReadError> {
+    let Some(of) = &record.strip else { return Ok(false) };
+    let strip = root::strip(read, of.strip)?;
+    Ok(strip.is_some_and(|strip| strip.state == StripState::Encoding && usize::from(of.place) >= strip.k()))
 }
 
 async fn set_aside(disk: &DiskStore, files: usize, unnamed: &[FileKey], report: &mut RoundReport) {

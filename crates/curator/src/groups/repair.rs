@@ -14,6 +14,7 @@ use crate::access::Access;
 use crate::error::CuratorError;
 use crate::ranges::{self, FIRST};
 use crate::rounds::RoundReport;
+use crate::strips::rebuild;
 use env::disk::is_transient;
 use extent_store::{CopyError, Frame, FrameAddress, ReadError};
 use metadata::command::{Outcome, RootCommand};
@@ -111,6 +112,10 @@ async fn replace_bad(
         let Some(record) = access.group(group).await? else { return Ok(Repaired::Sound) };
         if record.state != GroupState::Sealed {
             return Ok(Repaired::Waits("it is not sealed yet".into()));
+        }
+        if let Some(place) = &record.strip {
+            // Also what is dead in it must be whole, and what its file does not give the other members do.
+            return rebuild::repair(access, group, place.strip, suspects, report).await;
         }
         let found = frames::look(access, group, &record).await;
         if found.files.contains(&File::Short) {
@@ -321,7 +326,7 @@ async fn replace(
 
 /// Raises the record's generation, so that the file to come has a name that no attempt used before: an order about an earlier attempt
 /// that a network delivers late finds no other file under its name.
-async fn claim(access: &Access, group: GroupId, record: &GroupRecord) -> Result<GroupRecord, CuratorError> {
+pub(crate) async fn claim(access: &Access, group: GroupId, record: &GroupRecord) -> Result<GroupRecord, CuratorError> {
     let (generation, replicas) = (record.generation, record.replicas.clone());
     match access.root(RootCommand::SetReplicas { group, generation, replicas }).await? {
         Outcome::Group(record) => Ok(*record),

@@ -1,6 +1,7 @@
 //! Space of dead frames is given back; groups that are wholly dead go (protocols.md 5).
 //!
-//! Promises: only what the record of a sealed group calls dead is punched, in whole frames; the record goes before the files.
+//! Promises: only what the record of a sealed group calls dead, and has not frozen for a strip, is punched, in whole frames; the record
+//! goes before the files.
 //! A crash leaves frames that are punched again, or files that no record names, which the next start sets aside.
 //! Refuses to know: why frames are dead.
 
@@ -92,10 +93,10 @@ fn due(read: &dyn Read, punched: &Punched) -> Result<(Groups, BTreeSet<GroupId>)
             continue;
         }
         let is_due = |r: &metadata::rows::Replica| {
-            let due = punched.due((group, r.disk, r.file_generation), &record.dead);
+            let due = punched.due((group, r.disk, r.file_generation), &record.punchable());
             due.is_none_or(|due| !due.is_empty())
         };
-        let punch = !record.dead.is_empty() && record.replicas.iter().any(is_due);
+        let punch = !record.punchable().is_empty() && record.replicas.iter().any(is_due);
         if (punch || is_wholly_dead(&record)) && groups.len() < 4 * limits::LOOKS_PER_ROUND {
             groups.push((group, record));
         }
@@ -104,7 +105,8 @@ fn due(read: &dyn Read, punched: &Punched) -> Result<(Groups, BTreeSet<GroupId>)
 }
 
 fn is_wholly_dead(record: &GroupRecord) -> bool {
-    record.settled && ranges::rest(FIRST, record.length, &record.dead).is_empty()
+    // A member of a strip goes with the strip.
+    record.settled && record.strip.is_none() && ranges::rest(FIRST, record.length, &record.dead).is_empty()
 }
 
 /// Punches what is dead on every replica. False if a disk failed: it is tried again later. A range that is refused, as a frame
@@ -119,7 +121,8 @@ async fn punch(
 ) -> bool {
     let mut all_done = true;
     let is_new = |r: &metadata::rows::Replica| !punched.files.contains_key(&(group, r.disk, r.file_generation));
-    if !record.dead.is_empty() && record.replicas.iter().any(is_new) {
+    let dead = record.punchable();
+    if !dead.is_empty() && record.replicas.iter().any(is_new) {
         *looks += 1;
         if !look(access, group, record, punched).await {
             // What is dead there is punched when it is back.
@@ -128,7 +131,7 @@ async fn punch(
     }
     for replica in &record.replicas {
         let key = (group, replica.disk, replica.file_generation);
-        let Some(due) = punched.due(key, &record.dead).filter(|due| !due.is_empty()) else { continue };
+        let Some(due) = punched.due(key, &dead).filter(|due| !due.is_empty()) else { continue };
         let Some(disk) = access.disks().get(replica.disk) else { continue };
         let mut left = due.clone();
         match punch_sound(&disk, key, &mut left, report).await {

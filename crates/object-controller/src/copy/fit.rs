@@ -1,6 +1,6 @@
 //! Whether the groups of a source are as good as the destination asks, and the destination in their sets (protocols.md 1 and 3).
 //!
-//! Promises: a copy that goes on by reference lies in groups that had the destination's replicas when they were looked at, and whose
+//! Promises: a copy that goes on by reference lies in groups that had the destination's replicas, or a code that it allows, when they were looked at, and whose
 //! records name the destination's bucket *before* any owner row is proposed: from then on the requirement of the group is looked up
 //! with the destination's policy in it. A copy within the bucket whose key wrote the content costs no entry, for the frames name that
 //! bucket and whoever seals the group writes it into the set. Refuses to know: who heals a group that has less than it should.
@@ -21,8 +21,10 @@ use crate::snapshots::{Snapshot, read_failed};
 use metadata::command::RootCommand;
 use metadata::read::root;
 use metadata::rows::{GroupRecord, Reference, ReplicaState};
+use metadata::strip::StripState;
 use replicas::Replicas;
 use std::collections::{BTreeMap, BTreeSet};
+use types::bucket::Erasure;
 use types::{BucketId, DiskId, GroupId, NodeId};
 
 /// What a copy takes from one group.
@@ -77,13 +79,15 @@ impl Controller {
         snapshot: &Snapshot,
         taken: &BTreeMap<GroupId, Taken>,
     ) -> Result<Judged, StoreError> {
-        let wanted = self.current_bucket(destination)?.durability.replicas(self.rf());
+        let asked = self.current_bucket(destination)?.durability;
+        let wanted = asked.replicas(self.rf());
         let mut missing = Vec::new();
         for (group, taken) in taken {
             let Some(record) = root::group(snapshot.read(), *group).map_err(read_failed)? else {
                 return Ok(Judged::Unknown);
             };
-            if replicas_of(&record, taken.end, self.disks()) < usize::from(wanted) {
+            let coded = is_coded_as(asked.erasure, &record, snapshot)?;
+            if !coded && replicas_of(&record, taken.end, self.disks()) < usize::from(wanted) {
                 return Ok(Judged::TooFew);
             }
             if taken.foreign && !record.buckets.contains(&destination.id) {
@@ -92,6 +96,17 @@ impl Controller {
         }
         Ok(Judged::Fit(missing))
     }
+}
+
+/// Whether it is in a strip, of which it has one replica, by a code that such a bucket allows.
+fn is_coded_as(asked: Erasure, record: &GroupRecord, snapshot: &Snapshot) -> Result<bool, StoreError> {
+    let Some(of) = &record.strip else { return Ok(false) };
+    let strip = root::strip(snapshot.read(), of.strip).map_err(read_failed)?;
+    Ok(strip.filter(|strip| strip.state == StripState::Encoded).is_some_and(|strip| match asked {
+        Erasure::ByCluster => true,
+        Erasure::Never => false,
+        Erasure::Code { k, m } => (strip.k(), strip.m()) == (usize::from(k), usize::from(m)),
+    }))
 }
 
 fn taken<'a>(destination: BucketId, references: impl IntoIterator<Item = &'a Reference>) -> BTreeMap<GroupId, Taken> {

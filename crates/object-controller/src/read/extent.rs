@@ -9,13 +9,16 @@ use crate::api::StoreError;
 use crate::findings::{Finding, Findings, Trouble};
 use crate::limits;
 use crate::runs::Address;
-use crate::snapshots::{Snapshot, Snapshots};
+use crate::snapshots::{Snapshot, Snapshots, read_failed};
+use crate::strips::{self, Images, Members, NoImage};
 use bytes::Bytes;
 use env::Env;
 use env::buf::BufPool;
 use env::disk::is_transient;
-use extent_store::{FrameAddress, ReadError, ReadRequest};
+use extent_store::{Frame, FrameAddress, FrameHeader, ReadError, ReadRequest};
+use metadata::read::root;
 use metadata::rows::{GroupRecord, ReplicaState};
+use metadata::strip::StripState;
 use parking_lot::Mutex;
 use replicas::{Hedge, Replicas, Whereabouts, is_away};
 use std::future::{Future, poll_fn};
@@ -23,10 +26,16 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use types::{DiskId, GroupId};
+use tokio::sync::Semaphore;
+use types::{ClusterId, DiskId, GroupId};
 
 /// Generation of the files a group is opened with; a later one is learnt from the record.
 const FIRST_GENERATION: u32 = 1;
+
+/// Stands for the other members of a strip in what failed: no disk has this id.
+const NO_DISK: DiskId = DiskId(0);
+/// Extents that are decoded at once: each reads k others of up to 3 MiB and computes as many.
+const DECODING: usize = 2;
 
 /// Where extents are read. Cheap to clone.
 #[derive(Clone)]
@@ -41,6 +50,8 @@ struct Inner {
     /// The budget the disks read into.
     buffers: BufPool,
     env: Env,
+    cluster: ClusterId,
+    decoding: Semaphore,
     /// Latencies of reads from disks of this node and of others, in a cluster.
     hedges: [Mutex<Hedge>; 2],
 }
@@ -66,9 +77,21 @@ impl Extents {
         findings: Findings,
         buffers: BufPool,
         env: Env,
+        cluster: ClusterId,
     ) -> Extents {
         let hedges = [Mutex::default(), Mutex::default()];
-        Extents { inner: Arc::new(Inner { disks, snapshots, findings, buffers, env, hedges }) }
+        Extents {
+            inner: Arc::new(Inner {
+                disks,
+                snapshots,
+                findings,
+                buffers,
+                env,
+                cluster,
+                decoding: Semaphore::new(DECODING),
+                hedges,
+            }),
+        }
     }
 
     /// The newest position of the metadata, to be dropped soon.
@@ -127,7 +150,15 @@ impl Extents {
         disks.sort_by_key(|disk| self.distance(*disk));
         let mut failed: Vec<Failed> = Vec::new();
         let mut left = disks.iter().copied().peekable();
+        let mut decoded = false;
         while let Some(disk) = left.next() {
+            if self.distance(disk) == SILENT && !std::mem::replace(&mut decoded, true) {
+                // Others of its strip, if it is in one, are faster than a node that does not answer.
+                let answer = self.read_decoded(stretch, index, address, &range, &mut Vec::new()).await?;
+                if let Some(bytes) = answer {
+                    return Ok(bytes);
+                }
+            }
             let read = |disk| Box::pin(self.read_measured(stretch, index, address, &range, disk));
             let mut first = read(disk);
             let hedge = &self.inner.hedges[usize::from(self.distance(disk) > 0)];
@@ -206,6 +237,12 @@ impl Extents {
         while answer.is_none()
             && let Some((disk, generation)) = record.as_ref().and_then(|r| untried(r, address, &failed))
         {
+            if record.as_ref().is_some_and(|record| record.strip.is_some()) && self.distance(disk) == SILENT {
+                answer = self.read_decoded(stretch, index, address, &range, &mut Vec::new()).await?;
+                if answer.is_some() {
+                    break;
+                }
+            }
             match self.read_replica(stretch, index, address, &range, (disk, generation)).await {
                 Ok(bytes) => answer = Some(bytes),
                 Err(why) => {
@@ -215,6 +252,9 @@ impl Extents {
             }
         }
         self.report(record.as_ref(), address, &failed);
+        if answer.is_none() && record.as_ref().is_some_and(|record| record.strip.is_some()) {
+            answer = self.read_decoded(stretch, index, address, &range, &mut failed).await?;
+        }
         answer.ok_or_else(|| {
             if failed.iter().any(|(.., why)| *why == Why::Short) {
                 return StoreError::Busy("file descriptors or memory");
@@ -228,6 +268,58 @@ impl Extents {
             let content = stretch.content;
             StoreError::Damaged(format!("extent {index} of content {content} in group {}", address.group))
         })
+    }
+
+    /// The extent computed from the other members of its group's strip, if it is in one. Few at a time: each holds several MiB. What
+    /// stands in its way is added to what failed.
+    async fn read_decoded(
+        &self,
+        stretch: &Stretch,
+        index: u32,
+        address: Address,
+        range: &Range<u32>,
+        failed: &mut Vec<Failed>,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let Ok(_turn) = self.inner.decoding.acquire().await else { return Ok(None) };
+        // A member may be moved while it is read; then its record says where it is now.
+        for _ in 0..2 {
+            let snapshot = self.inner.snapshots.of_root().await?;
+            let record = root::group(snapshot.read(), address.group).map_err(read_failed)?;
+            let Some(place) = record.and_then(|record| record.strip) else { return Ok(None) };
+            let Some(members) = Members::read(snapshot.read(), place.strip).map_err(read_failed)? else {
+                return Ok(None);
+            };
+            if members.strip.state != StripState::Encoded {
+                return Ok(None);
+            }
+            let (place, bytes) = (usize::from(place.place), Frame::bytes_for(address.payload_bytes));
+            let extent = address.offset..address.offset + bytes;
+            let why = match Images::new(&self.inner.disks, &members).decoded(place, extent).await {
+                Ok(canonical) => {
+                    let frame = strips::frame_at(canonical, address.group, address.offset, self.inner.cluster);
+                    let sound = frame.filter(|frame| {
+                        let FrameHeader { origin, crcs, .. } = frame.header();
+                        let is = (origin.content, origin.index, crcs.payload_bytes());
+                        is == (stretch.content, index, address.payload_bytes)
+                    });
+                    match sound {
+                        Some(frame) => {
+                            let payload = frame.payload();
+                            return Ok(Some(payload.slice(range.start as usize..range.end as usize)));
+                        }
+                        None => Why::Bad(Trouble::Damaged),
+                    }
+                }
+                Err(NoImage::Away(_)) => Why::Away,
+                Err(NoImage::Short(_)) => Why::Short,
+                Err(NoImage::Bad(what)) => {
+                    tracing::warn!(group = %address.group, offset = address.offset, what, "not decoded");
+                    Why::Bad(Trouble::Damaged)
+                }
+            };
+            failed.push((NO_DISK, FIRST_GENERATION, why));
+        }
+        Ok(None)
     }
 
     async fn read_replica(
