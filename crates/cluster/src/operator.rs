@@ -122,7 +122,7 @@ pub async fn change_node(
     fulfil(root, env, ClusterCommand::SetNodeState { node, state, at_epoch }, breaks, force).await
 }
 
-/// Changes what a disk is. `replicas` still count on it.
+/// Changes what a disk is. `replicas` still count on it; for the loss of a disk, those that are the only one of their group.
 pub async fn change_disk(
     root: &dyn Root,
     env: &Env,
@@ -136,7 +136,9 @@ pub async fn change_disk(
         DiskWish::Activate => (DiskState::Active, Vec::new()),
         DiskWish::Drain => (DiskState::Draining, drain_disk(situation, disk)),
         DiskWish::Remove => (DiskState::Removed, held()),
-        DiskWish::Lose => (DiskState::Lost, held()),
+        // What has another copy is made again from it.
+        DiskWish::Lose if replicas > 0 => (DiskState::Lost, vec![Breaks::LastCopies(replicas)]),
+        DiskWish::Lose => (DiskState::Lost, Vec::new()),
     };
     let at_epoch = Some(situation.map.epoch);
     fulfil(root, env, ClusterCommand::SetDiskState { disk, state, at_epoch }, breaks, force).await

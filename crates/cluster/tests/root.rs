@@ -373,8 +373,9 @@ fn a_wish_is_proposed_for_the_map_it_was_judged_on() {
 #[test]
 fn a_disk_with_replicas_is_given_up_only_by_force() {
     let root = three(0, 5);
-    assert_eq!(wish_of_disk(&root, 30, DiskWish::Lose, 3, false), Err(WishError::Breaks(vec![Breaks::Replicas(3)])));
-    assert_eq!(wish_of_disk(&root, 30, DiskWish::Lose, 3, true), Ok(vec![Breaks::Replicas(3)]));
+    let last = vec![Breaks::LastCopies(3)];
+    assert_eq!(wish_of_disk(&root, 30, DiskWish::Lose, 3, false), Err(WishError::Breaks(last.clone())));
+    assert_eq!(wish_of_disk(&root, 30, DiskWish::Lose, 3, true), Ok(last));
     let again = wish_of_disk(&root, 30, DiskWish::Activate, 0, true);
     assert!(matches!(again, Err(WishError::Change(ChangeError::Refused(ClusterRefusal::State(_))))), "never again");
 }

@@ -59,6 +59,8 @@ pub enum Breaks {
     OthersAway(Vec<NodeId>),
     /// Replicas still count on it.
     Replicas(u64),
+    /// So many groups have no other copy.
+    LastCopies(u64),
     /// It is still in service: drain it first.
     InService,
 }
@@ -80,6 +82,7 @@ impl fmt::Display for Breaks {
             }
             Breaks::OthersAway(nodes) => write!(f, "other nodes are down, away or draining: {nodes:?}; one at a time"),
             Breaks::Replicas(count) => write!(f, "{count} replicas still count on it: wait until it is drained"),
+            Breaks::LastCopies(count) => write!(f, "it has the only copy of {count} groups: they would be lost"),
             Breaks::InService => f.write_str("it is still in service: drain it first"),
         }
     }
