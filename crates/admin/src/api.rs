@@ -65,6 +65,7 @@ pub async fn serve<S: ObjectStore>(
         .route("/v1/cluster/join-tokens", post(join_token))
         .route("/v1/users", get(list_users).post(create_user))
         .route("/v1/users/{name}", axum::routing::delete(delete_user))
+        .merge(crate::manage::routes())
         .with_state(config);
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).with_graceful_shutdown(shutdown).await
@@ -242,7 +243,10 @@ fn describe(user: &Credential, with_secret: bool) -> Value {
     value
 }
 
-async fn authenticated_body<S: ObjectStore>(config: &AdminConfig<S>, request: Request) -> Result<Bytes, Response> {
+pub(crate) async fn authenticated_body<S: ObjectStore>(
+    config: &AdminConfig<S>,
+    request: Request,
+) -> Result<Bytes, Response> {
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, BODY_MAX_BYTES)
         .await
@@ -267,6 +271,6 @@ fn store_failure(error: &StoreError) -> Response {
     failure(status, &error.to_string())
 }
 
-fn failure(status: StatusCode, message: &str) -> Response {
+pub(crate) fn failure(status: StatusCode, message: &str) -> Response {
     (status, axum::Json(json!({ "error": message }))).into_response()
 }

@@ -7,6 +7,7 @@
 mod api;
 mod auth;
 mod latency;
+mod manage;
 pub mod metrics;
 pub mod operations;
 

@@ -1,5 +1,7 @@
 //! The client half of `ashlar admin`: signed requests to the admin port, progress on the way, answers for people or as JSON.
 
+mod manage;
+
 use crate::cli::{AdminArgs, AdminCommand, ClusterCommand, UserCommand};
 use crate::credentials::{self, RootKeys};
 use http_body_util::{BodyExt, Full};
@@ -34,6 +36,10 @@ pub async fn run(args: AdminArgs, now_ms: u64) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         AdminCommand::User(command) => user(&client, command, args.json).await,
+        AdminCommand::Bucket(command) => manage::bucket(&client, command, args.json).await,
+        AdminCommand::Node(command) => manage::node(&client, command, args.json).await,
+        AdminCommand::Disk(command) => manage::disk(&client, command, args.json).await,
+        AdminCommand::Object(command) => manage::object(&client, command, args.json).await,
         AdminCommand::Cluster(ClusterCommand::Status) => {
             let status = client.ask(Method::GET, "/v1/cluster", None, args.json).await?;
             print(&status, args.json, show_tree);

@@ -1,5 +1,9 @@
 //! The command line as types. Knows no logic: each subcommand's story is in its own file.
 
+mod manage;
+
+pub use manage::{BucketCommand, DiskCommand, NodeCommand, ObjectCommand, SetDurability};
+
 use ::balancer::NodeAddress;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
@@ -134,6 +138,18 @@ pub enum AdminCommand {
     /// The nodes of the cluster.
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// How the bytes of buckets are kept.
+    #[command(subcommand)]
+    Bucket(BucketCommand),
+    /// Take a node out of service, back, or out for good. Refused with what it would break.
+    #[command(subcommand)]
+    Node(NodeCommand),
+    /// Take a disk out of service, back, or out for good. Refused with what it would break.
+    #[command(subcommand)]
+    Disk(DiskCommand),
+    /// Where an object lies.
+    #[command(subcommand)]
+    Object(ObjectCommand),
 }
 
 #[derive(Subcommand)]

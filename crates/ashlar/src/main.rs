@@ -11,6 +11,7 @@ mod credentials;
 mod dev;
 mod disks;
 mod inspect;
+mod manage;
 mod memory;
 mod node;
 mod server;

@@ -1,8 +1,9 @@
 //! A running node, as the admin port sees it.
 
-use crate::cluster::{Gate, MapWatch, Running};
+use crate::cluster::{Gate, MapWatch, Running, Viewer};
+use crate::manage::Manager;
 use admin::Operations;
-use admin::operations::{Answer, Progress};
+use admin::operations::{Answer, Manage, Managed, Progress};
 use cluster::operator::make_token;
 use curator::Curator;
 use env::Env;
@@ -38,6 +39,7 @@ pub struct Node {
     running: Mutex<Option<Running>>,
     map: MapWatch,
     gate: Gate,
+    manager: Manager,
 }
 
 impl Node {
@@ -50,11 +52,19 @@ impl Node {
         controller: Controller,
         curator: Curator,
         warnings: Vec<String>,
-        running: Running,
+        (running, viewer): (Running, Arc<Viewer>),
     ) -> Node {
-        let (started, map, gate) = (env.clock.monotonic(), running.map().clone(), running.gate());
-        let (controller, running) = (Arc::new(controller), Mutex::new(Some(running)));
-        Node { cluster, env, started, metadata, missing, controller, curator, warnings, running, map, gate }
+        let (started, controller) = (env.clock.monotonic(), Arc::new(controller));
+        let manager = Manager {
+            controller: controller.clone(),
+            metadata: metadata.clone(),
+            env: env.clone(),
+            gate: running.gate(),
+            heartbeats: running.heartbeats(),
+            viewer,
+        };
+        let (map, gate, running) = (running.map().clone(), running.gate(), Mutex::new(Some(running)));
+        Node { cluster, env, started, metadata, missing, controller, curator, warnings, running, map, gate, manager }
     }
 
     /// Its controller.
@@ -245,6 +255,10 @@ impl Operations for Node {
             let token = make_token(&self.gate, &self.env, valid).await.map_err(|e| e.to_string())?;
             Ok(json!({ "token": token.to_text(), "expires_in_seconds": valid_seconds }))
         })
+    }
+
+    fn manage(&self, wanted: Manage) -> Managed<'_> {
+        Box::pin(self.manager.manage(wanted))
     }
 
     fn gauges(&self) -> Vec<(&'static str, &'static str, f64)> {

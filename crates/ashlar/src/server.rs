@@ -209,9 +209,10 @@ async fn open_node(
     })
     .await?;
     running.go_on(&controller, &disks, reach).await?;
-    let viewer = running.viewer(&replicas, &copies);
-    let curator = curator::Curator::start(controller.clone(), curator_config(args, &controller, viewer, &env));
-    let node = Node::new(cluster, env, opened.metadata, opened.missing, controller, curator, warnings, running);
+    let viewer = Arc::new(running.viewer(&replicas, &copies));
+    let curator = curator::Curator::start(controller.clone(), curator_config(args, &controller, viewer.clone(), &env));
+    let among = (running, viewer);
+    let node = Node::new(cluster, env, opened.metadata, opened.missing, controller, curator, warnings, among);
     Ok((Arc::new(node), keys, made))
 }
 
@@ -272,7 +273,7 @@ async fn caught_up(metadata: &Metadata) {
     }
 }
 
-fn curator_config(args: &ServerArgs, controller: &Controller, viewer: Viewer, env: &Env) -> curator::Config {
+fn curator_config(args: &ServerArgs, controller: &Controller, viewer: Arc<Viewer>, env: &Env) -> curator::Config {
     let caretaker = controller.clone();
     curator::Config {
         reclaim_delay: Duration::from_millis(args.reclaim_delay),

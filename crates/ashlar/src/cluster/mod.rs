@@ -292,6 +292,11 @@ impl Running {
         Viewer::new(place.node, env.clone(), map.clone(), heartbeats.clone(), replicas.clone(), copies.clone())
     }
 
+    /// What is thought of the nodes.
+    pub fn heartbeats(&self) -> Heartbeats {
+        self.fabric.heartbeats.clone()
+    }
+
     /// Root, for what an operator wants of the cluster.
     pub fn gate(&self) -> Gate {
         self.fabric.gate.clone()
