@@ -157,7 +157,8 @@ async fn open_node(
 ) -> Result<(Arc<Node>, RootKeys, bool), Failure> {
     let Identity { folders, file, joined } = identity;
     let fabric = Fabric::new(folders.place(), file, rpc_memory(args), &env)?;
-    let birth = if joined.is_some() { Birth::Joining } else { Birth::First };
+    let joining = joined.is_some();
+    let birth = if joining { Birth::Joining } else { Birth::First };
     joined.into_iter().for_each(|map| fabric.learn(map));
     let peers = fabric.peers();
     let budget = Budget::of(args.memory, args.metadata_cache)?;
@@ -177,7 +178,7 @@ async fn open_node(
         .await??
     };
     caught_up(&opened.metadata).await;
-    let mut running = fabric.run(&opened.metadata, reach).await?;
+    let mut running = fabric.run(&opened.metadata, reach, joining).await?;
     running.led(&opened.metadata).await;
     let (keys, made) = match found {
         Some(found) => found,
@@ -208,7 +209,8 @@ async fn open_node(
         nodes: Some(served),
     })
     .await?;
-    running.go_on(&controller, &disks, reach).await?;
+    let lost = opened.missing.iter().chain(&args.lost_disks).copied().collect();
+    running.go_on(&controller, &disks, &lost, reach).await?;
     let viewer = Arc::new(running.viewer(&replicas, &copies));
     let curator = curator::Curator::start(controller.clone(), curator_config(args, &controller, viewer.clone(), &env));
     let among = (running, viewer);

@@ -19,6 +19,8 @@ pub struct Config {
     pub env: Env,
     /// Wait between condemning and reclaiming: a margin against our own mistakes (protocols.md 5).
     pub reclaim_delay: Duration,
+    /// How late an entry may be appended after it was proposed, where it comes from another node: the least delay in a cluster.
+    pub entries_late: Duration,
     /// Bytes a pass of the background scrub verifies in one round; 0: no background scrub.
     pub scrub_bytes: u64,
     /// Least time from the beginning of one background pass to the next.
@@ -51,6 +53,7 @@ impl Config {
         Config {
             env,
             reclaim_delay: Duration::from_secs(600),
+            entries_late: limits::ENTRIES_LATE,
             scrub_bytes: limits::SCRUB_BYTES_PER_ROUND,
             scrub_every: Duration::from_secs(24 * 3600),
             unexplained_floor_bytes: limits::UNEXPLAINED_FLOOR_BYTES,

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Between two rounds while there is work.
 pub const BUSY_PAUSE: Duration = Duration::from_secs(1);
+/// The deadline that every entry carries, and a margin for clocks that differ.
+pub const ENTRIES_LATE: Duration = Duration::from_millis(types::limits::DEADLINE_MS + 30_000);
 /// Between two rounds of an idle store.
 pub const IDLE_PAUSE: Duration = Duration::from_secs(10);
 /// A group whose work failed is left alone for so long.

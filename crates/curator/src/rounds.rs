@@ -282,7 +282,7 @@ impl Rounds {
         let (access, config) = (&self.access, &self.config);
         let leads = (self.config.leads)();
         if leads {
-            first.note(seal::seal(access, &mut state.sealing, &mut state.repairs, report).await)?;
+            first.note(seal::seal(access, config, &mut state.sealing, &mut state.repairs, report).await)?;
         }
         if self.compare_is_due(state) {
             let compared = files::compare(access, &mut state.repairs, report).await;
@@ -334,7 +334,8 @@ impl Rounds {
     ) -> Result<Repaired, CuratorError> {
         // Kept until it is done: whoever drops this future has not repaired anything.
         let suspects = state.repairs.suspects(group);
-        let result = repair::repair(&self.access, group, &suspects, report).await;
+        let again = state.repairs.is_again(group);
+        let result = repair::repair(&self.access, group, &suspects, again, report).await;
         let unfinished = match &result {
             Ok(Repaired::Sound | Repaired::Replaced(_)) => {
                 state.hurt.remove(&group);

@@ -263,7 +263,7 @@ fn start_writer(world: &SimWorld, net: &Arc<Net>, node: DiskNode, rf: u8, create
     };
     let controller = world.block_on(Controller::open(config)).expect("the controller opens");
     let mut config = Config::new(env);
-    (config.reclaim_delay, config.scrub_bytes) = (Duration::ZERO, 0);
+    (config.reclaim_delay, config.entries_late, config.scrub_bytes) = (Duration::ZERO, Duration::ZERO, 0);
     let behind = Arc::new(AtomicBool::new(false));
     config.barrier = Some(Arc::new(Behind(behind.clone())));
     let rounds = Arc::new(Rounds::new(controller.clone(), config));
@@ -414,6 +414,28 @@ fn a_lost_disk_is_replaced_on_another_node_and_a_silent_one_is_not() {
     cluster.assert_readable("one node lost, another down");
     cluster.net.set_down(3, false);
     cluster.assert_lengths();
+}
+
+#[test]
+fn what_an_idle_writer_has_open_is_copied_when_a_disk_of_it_is_lost() {
+    let mut cluster = Cluster::born(82, 2);
+    cluster.begin_puts(3, 2);
+    cluster.world.run_for(Duration::from_secs(30));
+    let on_two = |cluster: &Cluster| {
+        cluster.records().iter().flat_map(|(_, r)| r.replicas.clone()).filter(|r| r.disk == disk_of(2)).count()
+    };
+    assert!(on_two(&cluster) > 0 && cluster.records().iter().all(|(_, r)| r.state == GroupState::Open));
+    cluster.net.set_down(2, true);
+    cluster.writer.replicas.set_remote(&[3, 4].map(|node| (disk_of(node), node)).into(), [disk_of(2)].into());
+    for _ in 0..20 {
+        let _ = cluster.round();
+        cluster.world.run_for(Duration::from_secs(31));
+    }
+    assert_eq!(on_two(&cluster), 0, "the writer lives and has nothing to write: {:#?}", cluster.records());
+    cluster.begin_puts(3, 2);
+    cluster.world.run_for(Duration::from_secs(30));
+    assert_eq!(cluster.acknowledged.lock().len(), 12, "and it goes on elsewhere");
+    cluster.assert_readable("after the loss of a disk");
 }
 
 #[test]

@@ -121,6 +121,25 @@ fn a_fence_after_a_restart_looks_at_the_file() {
 }
 
 #[test]
+fn a_fence_does_not_take_an_unused_copy_for_what_was_acknowledged_here() {
+    on_all(|world, disk| {
+        let (store, _) = world.open(disk.clone());
+        world.create(&store, GROUP, 1);
+        let offsets = world.append_all(&store, GROUP, 1, &[extent(1, 100)]);
+        for group in [GROUP, OTHER] {
+            let copying = store.clone();
+            let copied = async move { copying.begin_copy(group, 3, 1 << 20).await?.finish().await };
+            world.run(copied).expect("a copy whose switch was lost");
+        }
+        store.close();
+        drop(store);
+        let (store, _) = world.open(disk);
+        assert_eq!(world.fence(&store, GROUP, 4), offsets[0] + 8192);
+        assert_eq!(world.fence(&store, OTHER, 4), 0, "nothing was ever appended to it here");
+    });
+}
+
+#[test]
 fn punched_frames_are_missing_and_their_neighbours_stay() {
     on_all(|world, disk| {
         let (store, _) = world.open(disk);

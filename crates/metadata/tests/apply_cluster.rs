@@ -156,8 +156,12 @@ fn a_token_that_expired_admits_nobody_and_is_forgotten_a_day_later() {
 fn a_node_id_is_never_given_again_and_a_removed_key_never_comes_back() {
     let mut store = three();
     propose(&mut store, set_node(3, NodeState::Draining)).expect("drains");
+    let session = root::session(&store.rows, 3).expect("readable");
     propose(&mut store, set_node(3, NodeState::Removed)).expect("removed");
     assert_eq!(map(&store).disks[&DiskId(30)].state, DiskState::Lost, "what was left on it is lost");
+    assert_eq!(root::session(&store.rows, 3).expect("readable"), session + 1, "its session ended with it");
+    propose(&mut store, set_node(3, NodeState::Removed)).expect("again");
+    assert_eq!(root::session(&store.rows, 3).expect("readable"), session + 1, "once");
     assert_eq!(map(&store).node_of(KeyHash([3; 32])), None, "its right ended");
     assert_eq!(propose(&mut store, add(3, 3, &[])), Err(ClusterRefusal::KeyRemoved(3)));
     let token = create_token(&store, 9);

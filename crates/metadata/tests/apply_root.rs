@@ -180,8 +180,12 @@ fn states(record: &GroupRecord) -> Vec<ReplicaState> {
 }
 
 fn end_seal(length: u64, replicas: Vec<Replica>) -> RootCommand {
+    end_seal_at(2, length, replicas)
+}
+
+fn end_seal_at(generation: u32, length: u64, replicas: Vec<Replica>) -> RootCommand {
     let buckets = vec![BucketId(2), BucketId(1), BucketId(2)];
-    RootCommand::EndSeal { group: GROUP, generation: 2, length, replicas, buckets, account: Some(vec![]) }
+    RootCommand::EndSeal { group: GROUP, generation, length, replicas, buckets, account: Some(vec![]) }
 }
 
 fn sealing(disks: &[u64]) -> Store {
@@ -219,9 +223,13 @@ fn the_length_of_a_sealed_group_only_grows_and_no_replica_is_lost() {
     let late = record(store.root(end_seal(12288, vec![replica(3, Whole)])));
     assert_eq!(late.length, 12288, "a late answer raises it");
     assert_eq!(states(&late), [Holds(8192), Holds(4096), Whole], "and who was whole holds what it held");
-    let lower = record(store.root(end_seal(4096, vec![replica(2, Whole)])));
+    assert_eq!((first.generation, late.generation), (2, 3), "who judged by what it said before has to look again");
+    let old = RootCommand::SetReplicas { group: GROUP, generation: 2, replicas: vec![replica(1, Whole)] };
+    assert_eq!(refused(store.root(old)), Refusal::Stale(Some(Box::new(late))));
+    let lower = record(store.root(end_seal_at(3, 4096, vec![replica(2, Whole)])));
+    assert_eq!(lower.generation, 3, "that is nothing new");
     assert_eq!((lower.length, states(&lower)), (12288, vec![Holds(8192), Holds(4096), Whole]), "never lowers it");
-    let silent = record(store.root(end_seal(12288, vec![replica(1, Whole), replica(2, NotAnswered)])));
+    let silent = record(store.root(end_seal_at(3, 12288, vec![replica(1, Whole), replica(2, NotAnswered)])));
     assert_eq!(states(&silent), [Whole, Holds(4096), Whole], "nothing known is forgotten");
 }
 
@@ -229,16 +237,18 @@ fn the_length_of_a_sealed_group_only_grows_and_no_replica_is_lost() {
 fn a_group_is_settled_only_when_every_replica_has_answered_and_is_final_then() {
     use ReplicaState::{Holds, Whole};
     let mut store = sealing(&[1, 2]);
-    let settle = RootCommand::Settle { group: GROUP, generation: 2, dead: vec![(4096, 4096)] };
+    let settle_at = |generation| RootCommand::Settle { group: GROUP, generation, dead: vec![(4096, 4096)] };
+    let (settle, later) = (settle_at(2), settle_at(3));
     assert!(matches!(refused(store.root(settle.clone())), Refusal::Stale(Some(_))), "not sealed");
     store.root(end_seal(8192, vec![replica(1, Whole)]));
     assert!(matches!(refused(store.root(settle.clone())), Refusal::Stale(Some(_))), "one has not answered");
     store.root(end_seal(8192, vec![replica(2, Holds(4096))]));
-    let settled = record(store.root(settle));
+    assert!(matches!(refused(store.root(settle)), Refusal::Stale(Some(_))), "judged before that answer");
+    let settled = record(store.root(later));
     assert!(settled.settled && settled.dead == [(4096, 4096)]);
-    let raise = end_seal(12288, vec![replica(2, Whole)]);
+    let raise = end_seal_at(3, 12288, vec![replica(2, Whole)]);
     assert_eq!(refused(store.root(raise)), Refusal::Stale(Some(Box::new(settled))));
-    let copied = record(store.root(end_seal(8192, vec![replica(2, Whole)])));
+    let copied = record(store.root(end_seal_at(3, 8192, vec![replica(2, Whole)])));
     assert_eq!(states(&copied), [Whole, Whole], "a copied tail is still recorded");
 }
 

@@ -10,8 +10,9 @@ use crate::proposer::Failed;
 use crate::put::unexpected;
 use crate::snapshots::read_failed;
 use metadata::command::{Outcome, Refusal, RootCommand, ShardCommand};
-use metadata::read::root;
+use metadata::read::{root, upload};
 use metadata::rows::BucketRow;
+use metadata::shard::{ROOT, Shard};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,16 +108,20 @@ impl Controller {
             self.raised(&reopened).await?;
             return Err(StoreError::BucketNotEmpty);
         }
-        if holds.uploads {
-            self.abort_uploads(&closing).await?;
-        }
         let command = RootCommand::DeleteBucket { bucket: bucket.id, generation: closing.generation };
         match self.proposer().root(command).await {
-            Ok(_) => Ok(()),
+            Ok(_) => {}
             // Somebody else deleted it, or took a deletion back.
-            Err(Failed::Refused(Refusal::Refetch)) => Err(StoreError::Conflict),
-            Err(failed) => Err(failed.into()),
+            Err(Failed::Refused(Refusal::Refetch)) => return Err(StoreError::Conflict),
+            Err(failed) => return Err(failed.into()),
         }
+        // Only now, for until root has said so the bucket may live on, and its uploads with it. No new one begins meanwhile.
+        if holds.uploads
+            && let Err(error) = self.abort_uploads(bucket.id).await
+        {
+            tracing::warn!(bucket = %bucket.id, %error, "uploads of a deleted bucket are ended later");
+        }
+        Ok(())
     }
 
     async fn next_generation(&self, bucket: BucketId) -> Result<BucketInfo, StoreError> {
@@ -152,12 +157,17 @@ impl Controller {
         Ok(())
     }
 
-    /// Ends the uploads of a bucket that is being deleted, in every shard.
-    async fn abort_uploads(&self, info: &BucketInfo) -> Result<(), StoreError> {
-        for shard in self.proposer().data_shards() {
+    /// Ends the uploads of a bucket that was deleted, in every shard.
+    async fn abort_uploads(&self, bucket: BucketId) -> Result<(), StoreError> {
+        let reaches = |shard: &Shard| {
+            let begins_later = shard.range.from.as_ref().is_some_and(|from| from.bucket > bucket);
+            !begins_later && shard.range.to.as_ref().is_none_or(|to| to.bucket >= bucket)
+        };
+        let shards: Vec<_> = self.metadata().shards().filter(|shard| shard.id != ROOT && reaches(shard)).collect();
+        for shard in shards.into_iter().map(|shard| shard.id) {
             loop {
                 let max = limits::ABORT_UPLOADS_BATCH;
-                let command = ShardCommand::AbortUploads { bucket: info.id, max };
+                let command = ShardCommand::AbortUploads { bucket, max };
                 match self.proposer().shard(shard, self.proposer().attempt(), command).await? {
                     Outcome::Left(0) => break,
                     Outcome::Left(_) => {}
@@ -186,6 +196,23 @@ impl Controller {
             let info = self.next_generation(bucket).await?;
             self.raise(&info, false).await?;
             self.raised(&info).await?;
+        }
+        self.end_orphaned_uploads().await
+    }
+
+    /// A crash between the end of a bucket and that of its uploads left them.
+    async fn end_orphaned_uploads(&self) -> Result<(), StoreError> {
+        let snapshot = self.snapshots().of_root().await?;
+        for shard in self.metadata().shards().filter(|shard| shard.id != ROOT) {
+            for bucket in upload::buckets(snapshot.read(), &shard.range).map_err(read_failed)? {
+                // Ids of buckets are never used again: one that root does not have is gone for good, or this view of its shard is
+                // newer than the one of root, and then apply refuses, for the row says that the bucket is not being deleted.
+                if root::bucket(snapshot.read(), bucket).map_err(read_failed)?.is_none()
+                    && let Err(error) = self.abort_uploads(bucket).await
+                {
+                    tracing::warn!(%bucket, %error, "uploads of a deleted bucket are ended later");
+                }
+            }
         }
         Ok(())
     }

@@ -67,5 +67,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 pub(crate) const BUCKET_CHANGE_MAX: Duration = Duration::from_secs(15);
 /// How much one monotonic clock may be slower than another over a lease.
 pub(crate) const LEASE_MARGIN: Duration = Duration::from_millis(500);
-/// A gateway that has not answered for so long is not waited for any more by whoever reclaims (protocols.md 5).
+/// A gateway whose first question without an answer is so long ago is not waited for any more by whoever reclaims (protocols.md 5).
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// And that left so many unanswered, one after the other: a single lost message says nothing.
+pub(crate) const SILENCE_QUESTIONS: u32 = 3;

@@ -225,7 +225,12 @@ fn a_power_cut_while_groups_are_sealed_loses_nothing() {
 #[test]
 fn a_power_cut_while_a_bucket_is_deleted_leaves_it_whole_or_gone() {
     let (node, before) = prepared(Setup::three_shards());
-    let second = node.run(|c| async move { ask::make_bucket(&c, "second").await });
+    let (second, upload, etag) = node.run(|c| async move {
+        let bucket = ask::make_bucket(&c, "second").await;
+        let upload = ask::begin(&c, &bucket, "k").await.expect("an upload");
+        let part = ask::part(&c, &bucket, "k", upload, 1, content(8, 70_000)).await.expect("a part");
+        (bucket, upload, part.etag.to_string())
+    });
     node.settle();
     let target = second.clone();
     cut_everywhere(
@@ -235,13 +240,18 @@ fn a_power_cut_while_a_bucket_is_deleted_leaves_it_whole_or_gone() {
             Box::pin(async move { c.delete_bucket(&target).await })
         },
         |node, _, done| {
-            let second = second.clone();
+            let (second, etag) = (second.clone(), etag.clone());
             node.run(|c| async move {
                 match c.bucket(&second.name) {
-                    None => {}
+                    None => {
+                        let snapshot = c.metadata().snapshot();
+                        let left = metadata::read::upload::buckets(&snapshot, &metadata::shard::KeyRange::ALL);
+                        assert!(!left.expect("readable").contains(&second.id), "its uploads went with it");
+                    }
                     Some(found) => {
                         assert!(!done, "the deletion was acknowledged");
-                        // Whatever was half done is completed at the start: the bucket takes objects again.
+                        // Whatever was half done is completed at the start: the bucket takes objects again, and has its uploads.
+                        ask::complete(&c, &found, "k", upload, &[(1, etag)]).await.expect("what was acknowledged");
                         ask::put(&c, &found, "k", content(8, 10)).await.expect("a usable bucket");
                     }
                 }

@@ -38,13 +38,14 @@ use replicas::Replicas;
 use rpc::Service;
 use rpc::handlers::Handlers;
 use rpc::tcp::{Admission, Listener, Pace, Peers as NodePeers, TcpConfig};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tasks::Tasks;
 use types::DiskId;
 use types::cluster::command::{ClusterCommand, NewDisk};
-use types::cluster::{Addresses, Map, NodeStart, NodeState};
+use types::cluster::{Addresses, DiskState, Map, NodeStart, NodeState};
 
 /// The service of disks, whose messages are bulk.
 const DISKS: Service = Service(3);
@@ -145,16 +146,55 @@ pub struct Reach {
 }
 
 impl Fabric {
-    /// Listens to the other nodes, and lets time pass in the metadata.
-    pub async fn run(self, metadata: &Metadata, reach: &Reach) -> Result<Running, String> {
+    /// Listens to the other nodes, and lets time pass in the metadata. `joined`: the cluster gave it its place just now.
+    pub async fn run(self, metadata: &Metadata, reach: &Reach, joined: bool) -> Result<Running, String> {
         self.map.look(metadata);
-        self.raft.connect(Arc::new(RaftService(metadata.clone())));
+        self.gateway.stand_in(Arc::new(nodes::MapOnly(metadata.clone())));
         let listener = self.listen(reach.rpc).await?;
+        if !joined {
+            self.refuse_old_image(metadata).await?;
+        }
+        self.raft.connect(Arc::new(RaftService(metadata.clone())));
         let mut tasks = Tasks::start(metadata, &self.map);
         tasks.beat(self.heartbeats.clone(), self.transport.clone());
         let link = self.link(metadata);
         tasks.follow(self.heartbeats.clone(), link.clone(), &self.map);
         Ok(Running { fabric: self, listener, tasks, link })
+    }
+
+    /// An older image of this node has forgotten votes that it gave and entries that it acknowledged: it must not vote, not acknowledge
+    /// and not answer for its disks before a majority was asked whether it knows of a later start. Without others there is nobody to
+    /// ask.
+    async fn refuse_old_image(&self, metadata: &Metadata) -> Result<(), String> {
+        let (me, mine, link) = (self.place.node, self.file.incarnation, self.link(metadata));
+        if !metadata.shards().any(|shard| shard.id == ROOT) {
+            return Ok(());
+        }
+        for count in 0u64.. {
+            let voters = metadata.members(ROOT).voters;
+            if voters.is_empty() || voters.iter().all(|voter| *voter == me) {
+                return Ok(());
+            }
+            let maps = nodes::ask_for_maps(&link).await;
+            let known = maps.iter().filter_map(|(_, map)| Some(map.as_ref()?.nodes.get(&me)?.start.incarnation)).max();
+            if let Some(known) = known.filter(|known| *known >= mine) {
+                return Err(format!(
+                    "the cluster refuses this node: an old image: it knows of {mine} starts, the cluster of {known}. Bring the \
+                     newest folders back, or empty these and join as a new node"
+                ));
+            }
+            let asked = maps.iter().filter(|(node, _)| voters.contains(node)).count();
+            if 2 * (asked + usize::from(voters.contains(&me))) > voters.len() {
+                return Ok(());
+            }
+            if count.is_multiple_of(SAY_EVERY) {
+                tracing::info!(
+                    "waiting for a majority of the nodes, to be told whether this is the newest image of this one"
+                );
+            }
+            self.env.timers.sleep(TELL_AGAIN).await;
+        }
+        Ok(())
     }
 
     /// At the address it was given; with port 0 where the other nodes look for it, if that is free still.
@@ -243,15 +283,18 @@ impl Running {
         &self.fabric.map
     }
 
-    /// Serves what the controller answers, tells the cluster of this start, and looks after members from now on.
+    /// Serves what the controller answers, tells the cluster of this start and of the disks that the operator gave up, and looks after
+    /// members from now on.
     pub async fn go_on(
         &mut self,
         controller: &Controller,
         disks: &[(DiskId, u64, u64)],
+        lost: &BTreeSet<DiskId>,
         reach: &Reach,
     ) -> Result<(), String> {
         self.fabric.gate.open(controller.clone());
         self.tell(disks, reach).await?;
+        self.give_up(lost).await?;
         self.tasks.go_on(controller, &self.fabric.map);
         Ok(())
     }
@@ -295,6 +338,19 @@ impl Running {
     /// What is thought of the nodes.
     pub fn heartbeats(&self) -> Heartbeats {
         self.fabric.heartbeats.clone()
+    }
+
+    /// Only the map tells the others that a disk is lost: its groups are then rebuilt, and what comes back under its id is refused.
+    async fn give_up(&self, lost: &BTreeSet<DiskId>) -> Result<(), String> {
+        let Fabric { place, env, gate, .. } = &self.fabric;
+        let Some(map) = gate.map() else { return Ok(()) };
+        for disk in lost {
+            if map.disks.get(disk).is_some_and(|known| known.node == place.node && known.state.is_here()) {
+                let command = ClusterCommand::SetDiskState { disk: *disk, state: DiskState::Lost, at_epoch: None };
+                change(gate, env, command).await.map_err(|e| format!("disk {disk} is not declared lost: {e}"))?;
+            }
+        }
+        Ok(())
     }
 
     /// Root, for what an operator wants of the cluster.

@@ -1,7 +1,8 @@
 //! Condemned contents are reclaimed once no reader can need them (protocols.md 5, rule R31).
 //!
 //! Promises: a content is named in a `Reclaim` entry only if its own condemnation was seen applied before the reclaim epoch was
-//! ended, every pin is newer than that epoch, and the delay has passed since; on a disk short of space there is no delay. The
+//! ended, every pin is newer than that epoch, and the delay has passed since; on a disk short of space there is no delay, but for the
+//! time that an entry may be late in a cluster. The
 //! rows of a manifest go by the same rule without the delay, for readers fetch them while they read. Marks live in memory: a
 //! crash begins again with a later epoch. Refuses to know: extents, groups, disks.
 
@@ -65,6 +66,9 @@ impl Reclaimer {
         report: &mut RoundReport,
     ) -> Result<(), CuratorError> {
         let delay = if access.controller().is_short_of_space() { Duration::ZERO } else { config.reclaim_delay };
+        // The row of a content is all that remembers that it was committed or abandoned once. Where messages may be late it stays
+        // until no entry that names the content can be appended any more.
+        let delay = if access.disks().is_alone() { delay } else { delay.max(config.entries_late) };
         self.mark(access, delay).await?;
         if self.expand(access, report).await? {
             // What the manifests owned is condemned now.

@@ -19,6 +19,7 @@ use env::disk::is_transient;
 use extent_store::{CopyError, Frame, FrameAddress, ReadError};
 use metadata::command::{Outcome, RootCommand};
 use metadata::rows::{GroupRecord, GroupState, Home, Replica, ReplicaState};
+use object_controller::Contents;
 use replicas::{Replica as Disk, Whereabouts, is_away};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,8 @@ use types::{ContentId, DiskId, GroupId};
 #[derive(Default)]
 pub(crate) struct Repairs {
     queue: BTreeMap<GroupId, BTreeSet<DiskId>>,
+    /// Those that were tried before.
+    tried: BTreeSet<GroupId>,
 }
 
 impl Repairs {
@@ -57,6 +60,12 @@ impl Repairs {
 
     pub(crate) fn remove(&mut self, group: GroupId) {
         self.queue.remove(&group);
+        self.tried.remove(&group);
+    }
+
+    /// Notes a try; whether it is not the first.
+    pub(crate) fn is_again(&mut self, group: GroupId) -> bool {
+        !self.tried.insert(group)
     }
 }
 
@@ -86,14 +95,16 @@ struct Wanted {
     payload_bytes: u32,
 }
 
-/// Replaces what is bad of the group on these disks.
+/// Replaces what is bad of the group on these disks. A group that is still open is sealed if it is tried `again`: until then its
+/// writer has time to seal it, who knows best what is in it.
 pub(crate) async fn repair(
     access: &Access,
     group: GroupId,
     suspects: &BTreeSet<DiskId>,
+    again: bool,
     report: &mut RoundReport,
 ) -> Result<Repaired, CuratorError> {
-    match replace_bad(access, group, suspects, report).await {
+    match replace_bad(access, group, suspects, again, report).await {
         Err(error) if error.is_local() || matches!(error, CuratorError::Short(_) | CuratorError::Away(_)) => {
             Ok(Repaired::Waits(error.to_string()))
         }
@@ -105,13 +116,23 @@ async fn replace_bad(
     access: &Access,
     group: GroupId,
     suspects: &BTreeSet<DiskId>,
+    again: bool,
     report: &mut RoundReport,
 ) -> Result<Repaired, CuratorError> {
     let mut replaced = 0;
     loop {
         let Some(record) = access.group(group).await? else { return Ok(Repaired::Sound) };
-        if record.state != GroupState::Sealed {
+        if record.state != GroupState::Sealed && !again {
             return Ok(Repaired::Waits("it is not sealed yet".into()));
+        }
+        if record.state != GroupState::Sealed {
+            // Its writer, if it lives, may have nothing more to write for days: what is known to be damaged does not wait for that. To
+            // the writer it is a fence like any other.
+            match access.controller().seal_group(group, record.generation, Contents::Unknown).await {
+                Ok(record) if record.state == GroupState::Sealed => continue,
+                Ok(_) => return Ok(Repaired::Waits("it is not sealed yet".into())),
+                Err(error) => return Ok(Repaired::Waits(format!("it is not sealed yet: {error}"))),
+            }
         }
         if let Some(place) = &record.strip {
             // Also what is dead in it must be whole, and what its file does not give the other members do.

@@ -1,22 +1,27 @@
-//! Groups of ended sessions are sealed; replicas that did not answer are asked again; those that hold less are to be repaired.
+//! Groups of ended sessions are sealed, and open ones that lost a replica; replicas that did not answer are asked again; those that
+//! hold less are to be repaired. The sessions of removed nodes are fenced.
 //!
-//! Promises: nothing stays open after a restart (rule R23); a group whose writer's session lives is left to its writer; a late
-//! answer only adds. Refuses to know: who owns what.
+//! Promises: nothing stays open after a restart (rule R23), nor with a replica on a disk that is lost or on a node that is down: what
+//! was acknowledged there is copied only once the group is sealed. To its writer, if it lives, that is a fence like any other: it
+//! goes on in another group. A late answer only adds. Refuses to know: who owns what.
 
 use super::Patience;
 use super::repair::Repairs;
 use crate::access::Access;
+use crate::config::Config;
 use crate::error::CuratorError;
 use crate::limits;
 use crate::rounds::RoundReport;
+use crate::view::{Health, View};
 use extent_store::FenceError;
-use metadata::command::{Outcome, RootCommand};
-use metadata::read::{ReadError, root};
+use metadata::command::{Outcome, RootCommand, ShardCommand};
+use metadata::read::{ReadError, root, shard};
 use metadata::rows::{GroupRecord, GroupState, Replica, ReplicaState};
 use metadata::tree::Read;
 use object_controller::Contents;
 use replicas::{Replicas, Whereabouts};
 use std::collections::BTreeSet;
+use types::cluster::NodeState;
 use types::{DiskId, GroupId};
 
 /// What of the records needs a hand.
@@ -32,12 +37,15 @@ struct Due {
 
 pub(crate) async fn seal(
     access: &Access,
+    config: &Config,
     patience: &mut Patience,
     repairs: &mut Repairs,
     report: &mut RoundReport,
 ) -> Result<(), CuratorError> {
+    fence_removed(access).await?;
     let lost = lost(access).await?;
-    let due = access.read(move |read| due(read, &lost)).await?;
+    let view = (config.view)();
+    let due = access.read(move |read| due(read, &lost, &view)).await?;
     let now = access.now();
     let unsealed = due.unsealed.into_iter().filter(|(group, _)| !patience.waits(*group, now));
     for (group, generation) in unsealed.take(limits::GROUPS_PER_ROUND).collect::<Vec<_>>() {
@@ -47,7 +55,7 @@ pub(crate) async fn seal(
                 repairs.add_short(group, &record);
             }
             Err(error) => {
-                tracing::warn!(%group, %error, "a group of an ended session is not sealed yet");
+                tracing::warn!(%group, %error, "a group that is to be sealed is not sealed yet");
                 patience.postpone(group, now);
                 report.postponed += 1;
             }
@@ -83,15 +91,16 @@ async fn lost(access: &Access) -> Result<BTreeSet<DiskId>, CuratorError> {
         .await
 }
 
-fn due(read: &dyn Read, lost: &BTreeSet<DiskId>) -> Result<Due, ReadError> {
+fn due(read: &dyn Read, lost: &BTreeSet<DiskId>, view: &View) -> Result<Due, ReadError> {
+    let is_gone = |r: &Replica| lost.contains(&r.disk) || view.is_lost(r.disk) || is_down(view, r.disk);
     let mut due = Due::default();
     for row in root::groups(read) {
         let (group, record) = row?;
         match record.state {
             GroupState::Open | GroupState::Sealing => {
                 let (node, session) = record.writer;
-                // A session that lives seals its own.
-                if root::session(read, node)? > session {
+                // A session that lives seals its own, unless it has nothing more to write and does not see what it lost.
+                if root::session(read, node)? > session || record.replicas.iter().any(is_gone) {
                     due.unsealed.push((group, record.generation));
                 }
             }
@@ -108,6 +117,35 @@ fn due(read: &dyn Read, lost: &BTreeSet<DiskId>) -> Result<Due, ReadError> {
         }
     }
     Ok(due)
+}
+
+fn is_down(view: &View, disk: DiskId) -> bool {
+    view.disk(disk).is_some_and(|disk| disk.health == Health::Down && !disk.awaited)
+}
+
+/// A removed node says nothing more: its sessions ended with it, and no shard waits for what it may have proposed.
+async fn fence_removed(access: &Access) -> Result<(), CuratorError> {
+    let shards: Vec<_> = access.shards().iter().map(|shard| shard.id).collect();
+    let removed = move |read: &dyn Read| -> Result<Vec<_>, ReadError> {
+        let mut due = Vec::new();
+        for node in root::nodes(read) {
+            let node = node?;
+            if node.state != NodeState::Removed {
+                continue;
+            }
+            let session = root::session(read, node.id)?;
+            for id in &shards {
+                if shard::fence(read, *id, node.id)? < session {
+                    due.push((*id, ShardCommand::Fence { node: node.id, lowest_session: session }));
+                }
+            }
+        }
+        Ok(due)
+    };
+    for (shard, fence) in access.read(removed).await? {
+        access.shard(shard, fence).await?;
+    }
+    Ok(())
 }
 
 fn is_unanswered(replica: &Replica) -> bool {

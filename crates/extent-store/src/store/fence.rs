@@ -161,15 +161,21 @@ fn unreadable() -> ReadError {
 }
 
 impl Inner {
+    /// Of the file that was appended to. A copy says nothing of what was acknowledged here: it may be the unused one of a switch
+    /// whose outcome was never known.
     fn look_for_length(&self, group: GroupId) -> Result<u64, FenceError> {
-        let length = match self.files.newest(group) {
-            None => 0,
-            Some(key) => self.durable_length(key).map_err(|error| match error {
-                ReadError::Damaged(damage) => FenceError::Damaged(damage),
-                ReadError::Io(error) => FenceError::Io(error),
-                ReadError::Missing | ReadError::Invalid => FenceError::Io(io::ErrorKind::NotFound.into()),
-            })?,
+        let failed = |error| match error {
+            ReadError::Damaged(damage) => FenceError::Damaged(damage),
+            ReadError::Io(error) => FenceError::Io(error),
+            ReadError::Missing | ReadError::Invalid => FenceError::Io(io::ErrorKind::NotFound.into()),
         };
+        let mut length = 0;
+        for key in self.files.of(group) {
+            if FrameScan::open(self, key, Depth::Headers).map_err(failed)?.file_header().kind != FileKind::Copy {
+                length = self.durable_length(key).map_err(failed)?;
+                break;
+            }
+        }
         Ok(self.fences.settle_length(group, length))
     }
 
@@ -215,7 +221,7 @@ impl Inner {
 
     /// Forgets the fence of a group whose last file is gone.
     pub(super) fn forget_fence(&self, group: GroupId) -> bool {
-        if self.files.newest(group).is_some() {
+        if !self.files.of(group).is_empty() {
             return false;
         }
         if let Some(fence) = self.fences.forget(group) {

@@ -52,11 +52,11 @@ impl FileTable {
         self.state.lock().files.iter().filter_map(present).collect()
     }
 
-    /// The group's file with the newest generation.
-    pub(super) fn newest(&self, group: types::GroupId) -> Option<FileKey> {
+    /// The group's files, the oldest generation first.
+    pub(super) fn of(&self, group: types::GroupId) -> Vec<FileKey> {
         let state = self.state.lock();
-        let mut of_group = state.files.range((group, 0)..=(group, u32::MAX)).rev();
-        of_group.find_map(|(key, presence)| (*presence == Presence::Present).then_some(*key))
+        let of_group = state.files.range((group, 0)..=(group, u32::MAX));
+        of_group.filter(|(_, presence)| **presence == Presence::Present).map(|(key, _)| *key).collect()
     }
 
     /// Keeps the name for a file to be made; `false` if it is taken.

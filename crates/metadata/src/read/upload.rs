@@ -86,6 +86,18 @@ pub fn all<'a>(
     })
 }
 
+/// Buckets with uploads in progress in a range, each once: one seek a bucket.
+pub fn buckets(read: &dyn Read, range: &KeyRange) -> Result<Vec<BucketId>, ReadError> {
+    let (mut from, to) = key::range_bounds(family::UPLOADS, range);
+    let mut found = Vec::new();
+    while let Some(home) = rows(read, &from, &to, |row| Ok(at::<UploadRow>(row)?.0)).next() {
+        let bucket = home?.bucket;
+        found.push(bucket);
+        from = key::bucket_end(family::UPLOADS, bucket);
+    }
+    Ok(found)
+}
+
 /// Every part of every upload of a range: key, upload, number, part. For the audit.
 pub fn all_parts<'a>(
     read: &'a dyn Read,

@@ -25,20 +25,24 @@ pub struct Ended {
     there: BTreeMap<NodeId, (u32, u64)>,
 }
 
-/// When each node was last heard, or first asked.
+/// Which nodes do not answer: when each was first asked in vain since it last answered, and how often.
 #[derive(Default)]
 pub(super) struct Heard {
-    at: Mutex<BTreeMap<NodeId, Duration>>,
+    unanswered: Mutex<BTreeMap<NodeId, (Duration, u32)>>,
 }
 
 impl Heard {
-    fn note(&self, node: NodeId, now: Duration, answered: bool) -> Duration {
-        let mut at = self.at.lock();
-        let last = at.entry(node).or_insert(now);
-        if answered {
-            *last = now;
-        }
-        now.saturating_sub(*last)
+    fn answered(&self, node: NodeId) {
+        self.unanswered.lock().remove(&node);
+    }
+
+    /// Whether it has been silent for long, after one more question in vain. How long ago it was asked before does not count: nobody
+    /// asks while nothing is condemned.
+    fn is_silent(&self, node: NodeId, now: Duration) -> bool {
+        let mut unanswered = self.unanswered.lock();
+        let (since, questions) = unanswered.entry(node).or_insert((now, 0));
+        *questions = questions.saturating_add(1);
+        *questions >= limits::SILENCE_QUESTIONS && now.saturating_sub(*since) >= limits::SILENCE_MAX
     }
 }
 
@@ -50,7 +54,7 @@ impl Nodes {
         for (node, answer) in self.ask_all(&Ask::EndEpoch, limits::CALL_TIMEOUT).await {
             match answer {
                 Ok(Answer::Epoch { session, epoch }) => {
-                    self.inner.heard.note(node, self.inner.env.clock.monotonic(), true);
+                    self.inner.heard.answered(node);
                     there.insert(node, (session, epoch));
                 }
                 _ if self.is_silent(node) => {}
@@ -73,7 +77,7 @@ impl Nodes {
             let Some((session, epoch)) = ended.there.get(&node) else { continue };
             released &= match answer {
                 Ok(Answer::Epoch { session: now, epoch: lowest }) => {
-                    self.inner.heard.note(node, self.inner.env.clock.monotonic(), true);
+                    self.inner.heard.answered(node);
                     // A gateway that began anew reads nothing from before.
                     now != *session || lowest > *epoch
                 }
@@ -84,6 +88,30 @@ impl Nodes {
     }
 
     fn is_silent(&self, node: NodeId) -> bool {
-        self.inner.heard.note(node, self.inner.env.clock.monotonic(), false) >= limits::SILENCE_MAX
+        self.inner.heard.is_silent(node, self.inner.env.clock.monotonic())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Heard, limits};
+    use std::time::Duration;
+
+    #[test]
+    fn one_missed_answer_after_an_hour_without_questions_makes_nobody_silent() {
+        let (heard, hour) = (Heard::default(), Duration::from_secs(3600));
+        heard.answered(7);
+        assert!(!heard.is_silent(7, hour));
+        assert!(!heard.is_silent(7, hour + limits::SILENCE_MAX / 2));
+        assert!(heard.is_silent(7, hour + limits::SILENCE_MAX));
+        heard.answered(7);
+        assert!(!heard.is_silent(7, hour + limits::SILENCE_MAX * 2), "it answered since");
+    }
+
+    #[test]
+    fn two_questions_far_apart_are_too_few() {
+        let heard = Heard::default();
+        assert!(!heard.is_silent(7, Duration::ZERO));
+        assert!(!heard.is_silent(7, limits::SILENCE_MAX * 100));
     }
 }

@@ -15,7 +15,7 @@ mod serve;
 mod wire;
 
 pub use epochs::Ended;
-pub use serve::Served;
+pub use serve::{MapOnly, Served};
 
 use crate::api::StoreError;
 use crate::limits;
@@ -187,10 +187,19 @@ pub async fn ask_for_root(link: &Link) -> Option<Credential> {
 
 /// The newest map that any other node has.
 pub async fn ask_for_map(link: &Link) -> Option<Map> {
-    let calls = (link.others)().into_iter().map(|node| wire::call(link, node, &Ask::Map, limits::CALL_TIMEOUT));
-    let answers = futures_util::future::join_all(calls).await;
-    let maps = answers.into_iter().filter_map(|answer| if let Ok(Answer::Map(map)) = answer { map } else { None });
-    maps.map(|map| *map).max_by_key(|map| map.epoch)
+    let maps = ask_for_maps(link).await.into_iter().filter_map(|(_, map)| map);
+    maps.max_by_key(|map| map.epoch)
+}
+
+/// The maps of the other nodes that answer.
+pub async fn ask_for_maps(link: &Link) -> Vec<(NodeId, Option<Map>)> {
+    let calls = (link.others)().into_iter().map(|node| async move {
+        match wire::call(link, node, &Ask::Map, limits::CALL_TIMEOUT).await {
+            Ok(Answer::Map(map)) => Some((node, map.map(|map| *map))),
+            _ => None,
+        }
+    });
+    futures_util::future::join_all(calls).await.into_iter().flatten().collect()
 }
 
 async fn propose_there(link: &Link, node: NodeId, shard: ShardId, entry: Entry) -> Result<Outcome, ProposeError> {

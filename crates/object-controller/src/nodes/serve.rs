@@ -44,10 +44,7 @@ impl Served {
             Ask::Refresh => self.nodes.refresh().await.map(|()| Answer::Fresh).map_err(|e| e.to_string()),
             Ask::EndEpoch => Ok(self.epoch(self.pins.advance())),
             Ask::LowestPin => Ok(self.epoch(self.pins.lowest_pin())),
-            Ask::Map => {
-                let map = root::map(&self.nodes.inner.metadata.snapshot()).map_err(|e| e.to_string())?;
-                Ok(Answer::Map(map.map(Box::new)))
-            }
+            Ask::Map => map_of(&self.nodes.inner.metadata),
             Ask::Root => Ok(Answer::Root(Box::new(Credential::clone(&self.root)))),
         }
     }
@@ -66,6 +63,26 @@ impl Served {
             Err(error) => Answer::NotProposed(NotProposed::from(error)),
         }
     }
+}
+
+fn map_of(metadata: &Metadata) -> Result<Answer, String> {
+    let map = root::map(&metadata.snapshot()).map_err(|e| e.to_string())?;
+    Ok(Answer::Map(map.map(Box::new)))
+}
+
+/// What a node answers before it may take part in anything: the map that it has applied.
+pub struct MapOnly(pub Metadata);
+
+impl Handler for MapOnly {
+    fn call(&self, _: NodeId, message: Message) -> Boxed<Result<Message, String>> {
+        let answer = match wire::decode(&message.head) {
+            Some(Ask::Map) => map_of(&self.0).map(|answer| wire::encode(&answer)),
+            _ => Err("the node is starting".to_owned()),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn receive(&self, _: NodeId, _: Message) {}
 }
 
 impl Handler for Served {

@@ -9,6 +9,7 @@ use crate::apply::Decision;
 use crate::apply::draft::Work;
 use crate::command::{Outcome, Refusal};
 use crate::format::key;
+use crate::format::value::Counter;
 use crate::read::root;
 use crate::rows::{ClusterRow, TokenRow};
 use types::cluster::command::{ClusterCommand, MapChange, NewDisk};
@@ -234,6 +235,9 @@ fn set_node_state(work: &mut Work<'_>, id: NodeId, state: NodeState, at_epoch: O
     }
     if state == NodeState::Removed {
         lose_disks(work, id)?;
+        // What it wrote last is judged without it.
+        let ended = root::session(&work.draft, id)? + 1;
+        work.draft.put(key::session(id), &Counter(ended.into()));
     }
     work.draft.put(key::node(id), &Node { state, ..node });
     changed(work, head, Some(id))

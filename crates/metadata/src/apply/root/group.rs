@@ -58,7 +58,8 @@ pub(super) struct Answers<'a> {
 }
 
 /// The first answers make it sealed; late ones may raise the length until the group is settled, and complete what is known of
-/// the replicas. No replica leaves the list and none loses what it is known to hold.
+/// the replicas. No replica leaves the list and none loses what it is known to hold. A late answer that says something new raises
+/// the generation: whoever is about to switch replicas or to settle by what the record said before has to look again.
 pub(super) fn end_seal(work: &mut Work<'_>, group: GroupId, generation: u32, answers: &Answers<'_>) -> Decision {
     let mut record = expect(work, group, generation)?;
     let first = record.state == GroupState::Sealing;
@@ -71,6 +72,7 @@ pub(super) fn end_seal(work: &mut Work<'_>, group: GroupId, generation: u32, ans
     if !answers.replicas.iter().any(|r| holds(r.state, answers.length).is_some()) {
         return Err(Refusal::Invalid("at least one replica must answer".into()).into());
     }
+    let before = record.clone();
     let known_length = if first { 0 } else { record.length };
     record.length = known_length.max(answers.length);
     for replica in &mut record.replicas {
@@ -86,6 +88,8 @@ pub(super) fn end_seal(work: &mut Work<'_>, group: GroupId, generation: u32, ans
         record.state = GroupState::Sealed;
         record.sealed_ms = work.now_ms;
         record.account = answers.account.clone();
+    } else if record != before {
+        record.generation += 1;
     }
     put(work, group, record)
 }
