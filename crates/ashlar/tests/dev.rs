@@ -174,3 +174,31 @@ fn nodes_join_and_each_gives_what_another_took() {
         dev.get(&node(index));
     }
 }
+
+#[test]
+fn an_old_image_of_a_node_is_refused_before_it_takes_part_in_anything() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().to_str().expect("UTF-8");
+    let dev = Dev::start(dir.path(), &["--nodes", "3"]);
+    let pids = dev.pids();
+    kill(pids[2], "KILL");
+    wait_until_gone(&[pids[2]]);
+    let (place, old) = (dir.path().join("n3"), dir.path().join("n3.old"));
+    let copied = Command::new("cp").arg("-a").args([&place, &old]).status().expect("cp runs");
+    assert!(copied.success());
+    let start = || ashlar(&["dev", "start-node", "n3", "--json", "--data-dir", folder]);
+    let mut later = start().spawn().expect("it runs");
+    first_line(&mut later);
+    later.kill().expect("killed");
+    later.wait().expect("ended");
+    // One node that remembers is enough to be told; with it the old image would be a majority.
+    kill(pids[0], "KILL");
+    wait_until_gone(&[pids[0]]);
+    std::fs::remove_dir_all(&place).expect("removed");
+    std::fs::rename(&old, &place).expect("the old image is back");
+    let mut node = start().stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut said = String::new();
+    node.stderr.take().expect("piped").read_to_string(&mut said).expect("read");
+    assert!(!node.wait().expect("ended").success());
+    assert!(said.contains("an old image") && said.contains("Bring the newest folders back"), "{said}");
+}

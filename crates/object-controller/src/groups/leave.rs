@@ -16,6 +16,7 @@ impl Groups {
     /// node began to be silent, take nothing more; nor do those whose requirement nobody has.
     pub(crate) fn leave_places(self: &Arc<Self>, map: Option<&Map>, wanted: &BTreeSet<Requirement>) {
         let leaving = map.map(leaving).unwrap_or_default();
+        let by_node = self.disks.nodes().len() > 1;
         let silent: BTreeSet<DiskId> =
             self.disks.all().iter().filter(|disk| disk.is_silent()).map(Replica::id).collect();
         let closed: Vec<Arc<OpenGroup>> = {
@@ -26,7 +27,7 @@ impl Groups {
             state.leaving = leaving;
             let goes = |group: &mut Arc<OpenGroup>| {
                 let on_left = group.replicas().iter().any(|replica| anew.contains(&replica.id()));
-                on_left || !wanted.contains(&group.requirement())
+                on_left || !wanted.contains(&group.requirement()) || (by_node && shares_node(group))
             };
             state.open.extract_if(.., goes).collect()
         };
@@ -34,6 +35,12 @@ impl Groups {
             self.close_full(group);
         }
     }
+}
+
+/// Opened while there was one node: two of its replicas are lost with it.
+fn shares_node(group: &OpenGroup) -> bool {
+    let nodes: BTreeSet<_> = group.replicas().iter().map(Replica::node).collect();
+    nodes.len() < group.replicas().len()
 }
 
 /// Disks that serve what they hold and should get nothing new.
