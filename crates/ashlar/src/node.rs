@@ -62,6 +62,7 @@ impl Node {
             gate: running.gate(),
             heartbeats: running.heartbeats(),
             viewer,
+            erasure: curator::Config::new(env.clone()).erasure,
         };
         let (map, gate, running) = (running.map().clone(), running.gate(), Mutex::new(Some(running)));
         Node { cluster, env, started, metadata, missing, controller, curator, warnings, running, map, gate, manager }

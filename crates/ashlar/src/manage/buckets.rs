@@ -36,7 +36,7 @@ impl Manager {
     }
 
     fn room(&self, scene: &Scene) -> Room {
-        Room::of(&scene.map, self.controller.rf())
+        Room::of(&scene.map, self.controller.rf(), (self.erasure)(&scene.view))
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Manager {
     pub heartbeats: Heartbeats,
     /// The disks as they are just now.
     pub viewer: Arc<Viewer>,
+    /// The code of buckets that do not say, as the curator has it, and its delay in milliseconds.
+    pub erasure: fn(&View) -> (Option<(u8, u8)>, u64),
 }
 
 /// What is known of the cluster at one position.

@@ -5,6 +5,7 @@ use admin::operations::{ObjectWish, Refused};
 use curator::policy::required_rf;
 use metadata::read::root;
 use metadata::rows::{GroupRecord, Replica, ReplicaState};
+use metadata::strip::{StripRecord, StripState};
 use object_controller::api::ObjectStore;
 use serde_json::{Value, json};
 use types::{BucketName, GroupId, ObjectKey, VersionId};
@@ -27,7 +28,7 @@ impl Manager {
         let mut groups = Vec::new();
         for (group, bytes) in &places.groups {
             let record = root::group(&*scene.snapshot, *group).map_err(|e| unreadable(&e))?;
-            groups.push(describe(&scene, *group, *bytes, record.as_ref(), default_rf));
+            groups.push(describe(&scene, *group, *bytes, record.as_ref(), default_rf)?);
         }
         let is_sound = groups.iter().all(|group| group["ok"] == Value::Bool(true));
         Ok(json!({
@@ -44,13 +45,20 @@ impl Manager {
     }
 }
 
-fn describe(scene: &Scene, group: GroupId, bytes: u64, record: Option<&GroupRecord>, default_rf: u8) -> Value {
+fn describe(
+    scene: &Scene,
+    group: GroupId,
+    bytes: u64,
+    record: Option<&GroupRecord>,
+    default_rf: u8,
+) -> Result<Value, Refused> {
     let Some(record) = record else {
-        return json!({ "group": group.to_string(), "bytes": bytes, "state": "gone", "ok": false });
+        return Ok(json!({ "group": group.to_string(), "bytes": bytes, "state": "gone", "ok": false }));
     };
-    let required = required_rf(&scene.buckets, record, default_rf);
-    let sound = record.replicas.iter().filter(|replica| is_sound(scene, replica)).count();
-    json!({
+    let strip = strip_of(scene, record)?;
+    let required = if strip.is_some() { 1 } else { required_rf(&scene.buckets, record, default_rf) };
+    let sound = sound_replicas(scene, record);
+    let mut value = json!({
         "group": group.to_string(),
         "bytes": bytes,
         "state": format!("{:?}", record.state).to_lowercase(),
@@ -58,7 +66,34 @@ fn describe(scene: &Scene, group: GroupId, bytes: u64, record: Option<&GroupReco
         "sound": sound,
         "ok": sound >= usize::from(required),
         "replicas": record.replicas.iter().map(|replica| describe_replica(scene, replica)).collect::<Vec<_>>(),
-    })
+    });
+    if let Some(strip) = strip {
+        let sound = sound_members(scene, &strip)?;
+        value["ok"] = json!(sound == strip.k() + strip.m());
+        value["strip"] = json!({ "code": format!("{}+{}", strip.k(), strip.m()), "sound_members": sound });
+    }
+    Ok(value)
+}
+
+/// The strip that stands for its other replicas, if it is encoded.
+fn strip_of(scene: &Scene, record: &GroupRecord) -> Result<Option<StripRecord>, Refused> {
+    let Some(place) = &record.strip else { return Ok(None) };
+    let strip = root::strip(&*scene.snapshot, place.strip).map_err(|e| unreadable(&e))?;
+    Ok(strip.filter(|strip| strip.state == StripState::Encoded))
+}
+
+/// Members with a replica that can be read.
+fn sound_members(scene: &Scene, strip: &StripRecord) -> Result<usize, Refused> {
+    let mut sound = 0;
+    for group in strip.groups() {
+        let member = root::group(&*scene.snapshot, group).map_err(|e| unreadable(&e))?;
+        sound += usize::from(member.is_some_and(|member| sound_replicas(scene, &member) > 0));
+    }
+    Ok(sound)
+}
+
+fn sound_replicas(scene: &Scene, record: &GroupRecord) -> usize {
+    record.replicas.iter().filter(|replica| is_sound(scene, replica)).count()
 }
 
 /// It has all that was acknowledged, as far as is known, and can be read now.

@@ -7,13 +7,6 @@ use admin::operations::BucketWish;
 use types::bucket::{Durability, Erasure};
 use types::cluster::{DiskState, Map, NodeState};
 
-/// From so many nodes on groups are encoded without being asked to (protocols.md 12).
-const ENCODED_FROM_NODES: usize = 8;
-/// The code then.
-const CODE: (u8, u8) = (4, 2);
-/// And the least age of what is encoded, if nobody says another.
-const ENCODED_AFTER_MS: u64 = 7 * 24 * 3600 * 1000;
-
 /// What there is to keep copies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -23,23 +16,20 @@ pub struct Room {
     pub disks: usize,
     /// Replicas of a bucket that does not say.
     pub default_rf: u8,
+    /// Its code, if it has one, and the delay until it is encoded.
+    pub default_code: (Option<(u8, u8)>, u64),
 }
 
 impl Room {
     /// Of this cluster.
-    pub fn of(map: &Map, default_rf: u8) -> Room {
+    pub fn of(map: &Map, default_rf: u8, default_code: (Option<(u8, u8)>, u64)) -> Room {
         let stays = |state: NodeState| matches!(state, NodeState::Active | NodeState::Maintenance);
         let nodes = map.nodes.values().filter(|node| stays(node.state)).count();
         let disks = map.disks.values().filter(|disk| {
             let node = map.nodes.get(&disk.node);
             disk.state == DiskState::Active && node.is_some_and(|node| stays(node.state))
         });
-        Room { nodes, disks: disks.count(), default_rf }
-    }
-
-    /// The code and the delay of a bucket that does not say.
-    pub fn default_code(&self) -> (Option<(u8, u8)>, u64) {
-        ((self.nodes >= ENCODED_FROM_NODES).then_some(CODE), ENCODED_AFTER_MS)
+        Room { nodes, disks: disks.count(), default_rf, default_code }
     }
 }
 
@@ -57,7 +47,7 @@ pub struct Effective {
 impl Effective {
     /// Of a policy.
     pub fn of(durability: &Durability, room: &Room) -> Effective {
-        let (default_code, default_after_ms) = room.default_code();
+        let (default_code, default_after_ms) = room.default_code;
         let code = match durability.erasure {
             Erasure::ByCluster => default_code,
             Erasure::Never => None,
@@ -147,7 +137,7 @@ mod tests {
             2..=4 => 2,
             _ => 3,
         };
-        Room { nodes, disks, default_rf }
+        Room { nodes, disks, default_rf, default_code: ((nodes >= 8).then_some((4, 2)), 7) }
     }
 
     fn policy(rf: Option<u8>, erasure: Erasure) -> Durability {
@@ -202,5 +192,7 @@ mod tests {
         assert_eq!((of(&silent, 1).rf, of(&silent, 3).rf, of(&silent, 5).rf), (1, 2, 3));
         assert_eq!((of(&silent, 7).code, of(&silent, 8).code), (None, Some((4, 2))));
         assert_eq!(of(&policy(Some(2), Erasure::Never), 8).code, None);
+        assert_eq!(of(&Durability { erasure_after_ms: Some(3), ..silent }, 8).after_ms, 3);
+        assert_eq!(of(&silent, 8).after_ms, 7);
     }
 }
