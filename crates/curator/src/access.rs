@@ -64,6 +64,11 @@ impl Access {
         self.env.random.next_u64()
     }
 
+    /// Computes away from the async threads.
+    pub(crate) async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        self.env.tasks.run(work).await
+    }
+
     /// Wall time.
     pub(crate) fn wall_ms(&self) -> u64 {
         self.env.clock.wall_ms()

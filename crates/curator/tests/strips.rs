@@ -227,6 +227,32 @@ fn parity_that_is_damaged_before_it_is_proved_makes_no_strip_and_every_replica_s
     cluster.assert_sound("given up");
 }
 
+#[test]
+fn a_strip_without_a_node_for_a_lost_member_becomes_replicas_after_half_an_hour() {
+    let mut cluster = Cluster::born(10, 6, 2);
+    cluster.set_erasure(CODE);
+    cluster.put(40, 450_000);
+    cluster.rest();
+    let strips = cluster.strips();
+    let gone = strips[0].1.groups().map(|group| cluster.node_of(group)).find(|node| *node != WRITER).expect("one");
+    cluster.net.set_down(gone, true);
+    cluster.view(gone, |disk| disk.health = Health::Down);
+    cluster.rest();
+    assert_eq!(cluster.strips().len(), strips.len(), "it is waited for");
+    cluster.world.run_for(Duration::from_secs(31 * 60));
+    cluster.rest();
+    assert!(cluster.strips().is_empty());
+    // Each of its groups is on two nodes that are there.
+    for (_, strip) in &strips {
+        for other in cluster.others().into_iter().filter(|node| *node != gone) {
+            cluster.net.set_down(other, true);
+            cluster.assert_strip_readable(strip, &format!("without {gone} and {other}"));
+            cluster.net.set_down(other, false);
+            cluster.tend();
+        }
+    }
+}
+
 /// The round that encodes is dropped after each of its steps in turn, on the same cluster: what is left is taken back and done again.
 #[test]
 fn an_encoding_that_is_cut_off_at_any_step_loses_nothing_and_is_done_again() {

@@ -106,6 +106,16 @@ impl<'a> Matching<'a> {
     }
 }
 
+/// The first of these that cannot be on a node of its own with any of its copies, if they cannot all be.
+pub(super) fn first_unplaced(members: &[Candidate]) -> Option<usize> {
+    let mut matching = Matching::default();
+    members.iter().position(|member| {
+        let before = matching.members.len();
+        matching.add(member);
+        matching.members.len() == before
+    })
+}
+
 /// The emptiest disks, one a node, on none of the nodes that are taken; in racks with the fewest of them.
 fn parity(targets: &[Target], mut taken: BTreeSet<NodeId>, m: usize) -> Option<Vec<DiskId>> {
     let rack_of = |node: &NodeId| targets.iter().find(|target| target.node == *node).and_then(|t| t.rack.clone());
@@ -123,7 +133,7 @@ fn parity(targets: &[Target], mut taken: BTreeSet<NodeId>, m: usize) -> Option<V
 
 #[cfg(test)]
 mod tests {
-    use super::{Candidate, Chosen, Target, choose};
+    use super::{Candidate, Chosen, Target, choose, first_unplaced};
     use std::collections::BTreeSet;
     use types::{DiskId, GroupId, NodeId};
 
@@ -180,6 +190,17 @@ mod tests {
             of(choose(all[1..3].iter().chain(&all[4..]).cloned().collect(), &targets(1..=6), (3, 1)).expect("one")),
             [2, 3, 5]
         );
+    }
+
+    #[test]
+    fn a_member_that_shares_its_only_node_or_has_none_is_unplaced() {
+        let members =
+            |of: [&[NodeId]; 3]| (0..).zip(of).map(|(group, nodes)| candidate(group, 9, nodes)).collect::<Vec<_>>();
+        assert_eq!(first_unplaced(&members([&[1], &[2], &[3]])), None);
+        assert_eq!(first_unplaced(&members([&[1, 2], &[1], &[3]])), None, "one of its copies is enough");
+        assert_eq!(first_unplaced(&members([&[1], &[], &[3]])), Some(1));
+        assert_eq!(first_unplaced(&members([&[1], &[2], &[2]])), Some(2));
+        assert_eq!(first_unplaced(&members([&[1, 2], &[1, 2], &[1, 2]])), Some(2));
     }
 
     #[test]

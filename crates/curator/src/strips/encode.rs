@@ -24,6 +24,7 @@ use metadata::rows::{GroupRecord, GroupState};
 use metadata::strip::{Frames, NewMember, StripState};
 use object_controller::strips::{Images, Members, NoImage, parity_frame};
 use replicas::ReplicaCopy;
+use std::sync::Arc;
 use types::{DiskId, GroupId, StripId};
 
 /// Why there is no strip now. Nothing is lost by it.
@@ -149,7 +150,7 @@ async fn write_and_prove(
 /// Parity over all images, piece by piece; durable when it answers. The digests of all members.
 async fn write(access: &Access, members: &Members, chosen: &Chosen) -> Result<Vec<u32>, NotEncoded> {
     let (k, m) = (members.strip.k(), members.strip.m());
-    let code = Code::new(k, m).map_err(|error| unfit(error.to_string()))?;
+    let code = Arc::new(Code::new(k, m).map_err(|error| unfit(error.to_string()))?);
     let cluster = access.controller().cluster();
     let mut copies: Vec<ReplicaCopy> = Vec::new();
     for ((group, disk), record) in members.strip.parity.iter().zip(&chosen.parity).zip(&members.groups[k..]) {
@@ -161,7 +162,9 @@ async fn write(access: &Access, members: &Members, chosen: &Chosen) -> Result<Ve
     let places: Vec<usize> = (0..k).collect();
     for ((row, range), (offset, _)) in (0..).zip(members.rows()).zip(members.strip.frames(k)) {
         let data = images.all(&places, range).await.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let parity = code.encode(&data).map_err(|error| unfit(error.to_string()))?;
+        let encoder = code.clone();
+        let encoded = access.compute(move || encoder.encode(&data).map(|parity| (data, parity))).await;
+        let (data, parity) = encoded.map_err(|error| unfit(error.to_string()))?;
         for (digest, piece) in digests.iter_mut().zip(data.iter().chain(&parity)) {
             digest.add(piece);
         }
@@ -181,8 +184,8 @@ async fn write(access: &Access, members: &Members, chosen: &Chosen) -> Result<Ve
 /// frames were verified against the checksums they came in with (rule R44).
 async fn prove(access: &Access, members: &Members, digests: &[u32]) -> Result<(), NotEncoded> {
     let (k, m) = (members.strip.k(), members.strip.m());
-    let code = Code::new(k, m).map_err(|error| unfit(error.to_string()))?;
-    let choices = choices(k, m);
+    let code = Arc::new(Code::new(k, m).map_err(|error| unfit(error.to_string()))?);
+    let choices = Arc::new(choices(k, m));
     let mut images = Images::new(access.disks(), members);
     let mut read = vec![Digest::default(); k + m];
     let places: Vec<usize> = (0..k + m).collect();
@@ -196,20 +199,23 @@ async fn prove(access: &Access, members: &Members, digests: &[u32]) -> Result<()
         if all[k..].iter().all(is_zero) && !all[..k].iter().all(is_zero) {
             return Err(NotEncoded::Proof(format!("all parity is zeros at {from}")));
         }
-        for lost in &choices {
-            let given = |(place, piece): (usize, &Vec<u8>)| (!lost.contains(&place)).then(|| piece.clone());
-            let pieces = all.iter().enumerate().map(given).collect();
-            let wanted: Vec<usize> = lost.iter().copied().filter(|place| *place < k).collect();
-            let computed = code.decode(pieces, &wanted).map_err(|error| NotEncoded::Proof(error.to_string()))?;
-            for (place, piece) in wanted.iter().zip(computed) {
-                if piece != all[*place] {
-                    return Err(NotEncoded::Proof(format!("member {place} at {from}, without {lost:?}")));
-                }
-            }
-        }
+        let (code, choices) = (code.clone(), choices.clone());
+        access.compute(move || choices.iter().try_for_each(|lost| agree(&code, &all, lost, from))).await?;
     }
     let read: Vec<u32> = read.into_iter().map(Digest::value).collect();
     if read == digests { Ok(()) } else { Err(NotEncoded::Proof("what was read is not what was written".into())) }
+}
+
+/// Whether the data images, computed without these, are those that were read.
+fn agree(code: &Code, all: &[Vec<u8>], lost: &[usize], from: u64) -> Result<(), NotEncoded> {
+    let given = |(place, piece): (usize, &Vec<u8>)| (!lost.contains(&place)).then(|| piece.clone());
+    let pieces = all.iter().enumerate().map(given).collect();
+    let wanted: Vec<usize> = lost.iter().copied().filter(|place| *place < code.k()).collect();
+    let computed = code.decode(pieces, &wanted).map_err(|error| NotEncoded::Proof(error.to_string()))?;
+    match wanted.iter().zip(computed).find(|(place, piece)| *piece != all[**place]) {
+        None => Ok(()),
+        Some((place, _)) => Err(NotEncoded::Proof(format!("member {place} at {from}, without {lost:?}"))),
+    }
 }
 
 /// Sets of m members to do without, so that each data member is in one whose rest holds all parity, and in one whose rest holds but one

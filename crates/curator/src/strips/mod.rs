@@ -28,7 +28,7 @@ use object_controller::strips::Members;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::bucket::{BucketInfo, Erasure};
-use types::{BucketId, DiskId, StripId};
+use types::{BucketId, DiskId, GroupId, StripId};
 
 /// What is remembered between rounds.
 #[derive(Default)]
@@ -211,11 +211,29 @@ fn sound(members: &Members, view: &View) -> usize {
 
 /// No replica can be read, and none is expected back.
 fn is_lost(record: &GroupRecord, view: &View) -> bool {
-    let gone = |replica: &Replica| {
-        let of = view.disks.get(&replica.disk);
-        of.is_some_and(|of| !of.is_readable() && !of.awaited)
+    record.replicas.iter().all(|replica| is_gone(replica, view))
+}
+
+fn is_gone(replica: &Replica, view: &View) -> bool {
+    view.disks.get(&replica.disk).is_some_and(|of| !of.is_readable() && !of.awaited)
+}
+
+/// A member without a copy on a node that no other member needs.
+fn unplaced(members: &Members, view: &View) -> Option<usize> {
+    let placed = |(place, record): (u32, &GroupRecord)| {
+        let there = record.replicas.iter().filter(|replica| !is_gone(replica, view));
+        // Of a disk that is not known nothing may be concluded: it has a node of its own.
+        let node = |replica: &Replica| view.disks.get(&replica.disk).map_or(u32::MAX - place, |of| of.node);
+        let copies = there.map(|replica| (replica.disk, node(replica))).collect();
+        Candidate { group: GroupId(place.into()), length: 0, copies }
     };
-    record.replicas.iter().all(gone)
+    choose::first_unplaced(&(0..).zip(&members.groups).map(placed).collect::<Vec<_>>())
+}
+
+/// The disk of the replica that is to be replaced.
+fn worst(record: &GroupRecord, view: &View) -> Option<DiskId> {
+    let gone = record.replicas.iter().find(|replica| is_gone(replica, view));
+    gone.or(record.replicas.first()).map(|replica| replica.disk)
 }
 
 /// The disk of a member that is to be moved: it leaves the cluster.
@@ -234,9 +252,12 @@ async fn keep(
     report: &mut RoundReport,
 ) -> Result<bool, CuratorError> {
     let now = access.now();
-    let gone = members.groups.iter().position(|record| is_lost(record, view));
+    if is_unwanted(members, buckets) || is_mostly_dead(members) {
+        return dissolve(access, members, buckets, view, report).await;
+    }
+    let gone = unplaced(members, view);
     let leaves = || members.groups.iter().enumerate().find_map(|(place, record)| Some((place, leaving(record, view)?)));
-    let to_make = gone.map(|place| (place, members.groups[place].replicas.first().map(|replica| replica.disk)));
+    let to_make = gone.map(|place| (place, worst(&members.groups[place], view)));
     if let Some((place, old)) = to_make.or_else(|| leaves().map(|(place, disk)| (place, Some(disk)))) {
         match rebuild::replace(access, members, place, old, report).await? {
             Repaired::Sound | Repaired::Replaced(_) => {
@@ -250,6 +271,7 @@ async fn keep(
                 if now < since + limits::HOMELESS || gone.is_none() {
                     return Ok(false);
                 }
+                strips.until.remove(&members.id);
             }
             Repaired::Hurt(lines) => {
                 tracing::error!(strip = %members.id, place, first = ?lines.first(), "extents are bad on all members of a strip");
@@ -263,9 +285,6 @@ async fn keep(
         return dissolve(access, members, buckets, view, report).await;
     }
     strips.homeless.remove(&members.id);
-    if is_unwanted(members, buckets) || is_mostly_dead(members) {
-        return dissolve(access, members, buckets, view, report).await;
-    }
     Ok(false)
 }
 

@@ -208,7 +208,8 @@ async fn write(
     let mut copy = disk.begin_copy(group, generation, members.groups[place].length).await?;
     let mut images = Images::new(access.disks(), members);
     let (mut digest, mut is_away) = (Digest::default(), false);
-    let mut frames = Frames { access, members, place, group, next: 0, row: 0, tail: Vec::new(), tail_at: 0 };
+    let all = members.strip.frames(place);
+    let mut frames = Frames { access, members, place, group, all, next: 0, row: 0, tail: Vec::new(), tail_at: 0 };
     for range in members.rows() {
         let of_own = match is_away {
             true => Err(NoImage::Away("its own node".into())),
@@ -244,6 +245,7 @@ struct Frames<'a> {
     members: &'a Members,
     place: usize,
     group: GroupId,
+    all: metadata::strip::Frames,
     /// The next frame.
     next: usize,
     row: u32,
@@ -258,9 +260,8 @@ impl Frames<'_> {
         let bad =
             |at: u64, to: u64| NotWritten::Image((at, to), NoImage::Bad("what was decoded is no sound frame".into()));
         let end = at + piece.len() as u64;
-        let frames = self.members.strip.frames(self.place);
         if self.place >= self.members.strip.k() {
-            let offset = frames.get(self.row as usize).map_or(0, |(offset, _)| *offset);
+            let offset = self.all.get(self.row as usize).map_or(0, |(offset, _)| *offset);
             let frame = parity_frame(self.members.id, self.group, self.row, offset, &piece, cluster);
             self.row += 1;
             self.next += 1;
@@ -270,7 +271,7 @@ impl Frames<'_> {
             self.tail_at = at;
         }
         self.tail.extend_from_slice(&piece);
-        while let Some((offset, bytes)) = frames.get(self.next).copied() {
+        while let Some((offset, bytes)) = self.all.get(self.next).copied() {
             let to = offset + bytes;
             if to > end {
                 break;
@@ -281,14 +282,14 @@ impl Frames<'_> {
             self.next += 1;
         }
         // What begins later needs nothing of before.
-        let keep = frames.get(self.next).map_or(end, |(offset, _)| (*offset).clamp(self.tail_at, end));
+        let keep = self.all.get(self.next).map_or(end, |(offset, _)| (*offset).clamp(self.tail_at, end));
         self.tail.drain(..(keep - self.tail_at) as usize);
         self.tail_at = keep;
         Ok(())
     }
 
     fn is_complete(&self) -> bool {
-        self.next == self.members.strip.frames(self.place).len()
+        self.next == self.all.len()
     }
 }
 

@@ -34,8 +34,8 @@ const FIRST_GENERATION: u32 = 1;
 
 /// Stands for the other members of a strip in what failed: no disk has this id.
 const NO_DISK: DiskId = DiskId(0);
-/// Extents that are decoded at once: each reads k others of up to 3 MiB and computes as many.
-const DECODING: usize = 2;
+/// Extents that are decoded at once: each reads k pieces of 1 MiB and the frames they are in, and computes m more: about 16 MiB at 4+2.
+const DECODING: usize = 4;
 
 /// Where extents are read. Cheap to clone.
 #[derive(Clone)]

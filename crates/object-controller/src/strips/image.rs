@@ -110,21 +110,6 @@ impl<'a> Images<'a> {
         decode(k, all - k, pieces, place)
     }
 
-    /// A piece of the image at that place, computed from exactly these k others.
-    pub async fn decoded_from(
-        &mut self,
-        from: &[usize],
-        wanted: &[usize],
-        range: Range<u64>,
-    ) -> Result<Vec<Vec<u8>>, NoImage> {
-        let (k, all) = (self.members.strip.k(), self.members.groups.len());
-        let mut pieces: Vec<Option<Vec<u8>>> = vec![None; all];
-        for (place, image) in from.iter().zip(self.all(from, range).await) {
-            pieces[*place] = Some(image?);
-        }
-        code(k, all - k)?.decode(pieces, wanted).map_err(|error| NoImage::Bad(error.to_string()))
-    }
-
     /// How far the nearest replica is: here, on a node that answers, elsewhere, nowhere.
     fn distance(&self, place: usize) -> u8 {
         let of = |listed: &Listed| match self.disks.get(listed.disk) {
