@@ -423,7 +423,7 @@ fn start(
     };
     let controller = world.block_on(Controller::open(config)).expect("the controller opens");
     let mut config = Config::new(env);
-    (config.reclaim_delay, config.scrub_bytes) = (Duration::ZERO, 0);
+    (config.reclaim_delay, config.entries_late, config.scrub_bytes) = (Duration::ZERO, Duration::ZERO, 0);
     let view = view.clone();
     config.view = Arc::new(move || view.lock().clone());
     let rounds = Arc::new(Rounds::new(controller.clone(), config));
