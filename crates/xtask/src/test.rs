@@ -135,8 +135,8 @@ fn chaos<'a>(
     Ok(blackbox::run("chaos", command.arg("--folder").arg(&folder)))
 }
 
-const TRY_NETWORKS: &str =
-    "mount -t tmpfs tmpfs /run && ip link add b type bridge && ip link add a type veth peer name z";
+const TRY_NETWORKS: &str = "mount -t tmpfs tmpfs /run && ip link add name ashlar-b type bridge \
+     && ip link add name ashlar-v type veth peer name ashlar-w";
 
 /// Whether this process may make network namespaces, bridges among them.
 fn may_make_networks() -> bool {
