@@ -1,9 +1,10 @@
 //! Whether the groups of a source are as good as the destination asks, and the destination in their sets (protocols.md 1 and 3).
 //!
-//! Promises: a copy that goes on by reference lies in groups that had the destination's replicas, or a code that it allows, when they were looked at, and whose
-//! records name the destination's bucket *before* any owner row is proposed: from then on the requirement of the group is looked up
-//! with the destination's policy in it. A copy within the bucket whose key wrote the content costs no entry, for the frames name that
-//! bucket and whoever seals the group writes it into the set. Refuses to know: who heals a group that has less than it should.
+//! Promises: a copy that goes on by reference lies in groups that had the destination's replicas, or a code that it allows, when they were
+//! looked at, and whose records name the destination's bucket *before* any owner row is proposed: from then on the requirement of the
+//! group is looked up with the destination's policy in it. A copy within the bucket whose key wrote the content costs no entry, for the
+//! frames name that bucket and whoever seals the group writes it into the set. Refuses to know: who heals a group that has less than it
+//! should.
 //!
 //! The races, each with why it does no harm:
 //! * *A crash or failure after the set was added to, before the owner row:* the set names a bucket too many: at most a copy too many.
@@ -18,6 +19,7 @@ use crate::api::{BucketInfo, StoreError};
 use crate::controller::Controller;
 use crate::runs;
 use crate::snapshots::{Snapshot, read_failed};
+use crate::strips;
 use metadata::command::RootCommand;
 use metadata::read::root;
 use metadata::rows::{GroupRecord, Reference, ReplicaState};
@@ -81,12 +83,13 @@ impl Controller {
     ) -> Result<Judged, StoreError> {
         let asked = self.current_bucket(destination)?.durability;
         let wanted = asked.replicas(self.rf());
+        let code = strips::code_of_cluster(self.disks().nodes().len());
         let mut missing = Vec::new();
         for (group, taken) in taken {
             let Some(record) = root::group(snapshot.read(), *group).map_err(read_failed)? else {
                 return Ok(Judged::Unknown);
             };
-            let coded = is_coded_as(asked.erasure, &record, snapshot)?;
+            let coded = is_coded_as((asked.erasure, wanted, code), &record, snapshot)?;
             if !coded && replicas_of(&record, taken.end, self.disks()) < usize::from(wanted) {
                 return Ok(Judged::TooFew);
             }
@@ -98,15 +101,22 @@ impl Controller {
     }
 }
 
-/// Whether it is in a strip, of which it has one replica, by a code that such a bucket allows.
-fn is_coded_as(asked: Erasure, record: &GroupRecord, snapshot: &Snapshot) -> Result<bool, StoreError> {
-    let Some(of) = &record.strip else { return Ok(false) };
+/// Whether it is in a strip, of which it has one replica, by a code that such a bucket allows: its own, or, where it leaves that to the
+/// cluster, the one that the cluster has at present, if that survives as much as the replicas it wants.
+fn is_coded_as(
+    (asked, wanted, of_cluster): (Erasure, u8, Option<(u8, u8)>),
+    record: &GroupRecord,
+    snapshot: &Snapshot,
+) -> Result<bool, StoreError> {
+    let code = match asked {
+        Erasure::ByCluster => of_cluster.filter(|(_, m)| wanted <= m.saturating_add(1)),
+        Erasure::Never => None,
+        Erasure::Code { k, m } => Some((k, m)),
+    };
+    let (Some((k, m)), Some(of)) = (code, &record.strip) else { return Ok(false) };
     let strip = root::strip(snapshot.read(), of.strip).map_err(read_failed)?;
-    Ok(strip.filter(|strip| strip.state == StripState::Encoded).is_some_and(|strip| match asked {
-        Erasure::ByCluster => true,
-        Erasure::Never => false,
-        Erasure::Code { k, m } => (strip.k(), strip.m()) == (usize::from(k), usize::from(m)),
-    }))
+    let strip = strip.filter(|strip| strip.state == StripState::Encoded);
+    Ok(strip.is_some_and(|strip| (strip.k(), strip.m()) == (usize::from(k), usize::from(m))))
 }
 
 fn taken<'a>(destination: BucketId, references: impl IntoIterator<Item = &'a Reference>) -> BTreeMap<GroupId, Taken> {

@@ -234,27 +234,37 @@ impl Extents {
         let mut record = self.inner.snapshots.group(address.group).await?;
         let mut answer = None;
         // A replica may be replaced between the look at the record and the look at the disk: then the record names another one.
-        while answer.is_none()
-            && let Some((disk, generation)) = record.as_ref().and_then(|r| untried(r, address, &failed))
-        {
-            if record.as_ref().is_some_and(|record| record.strip.is_some()) && self.distance(disk) == SILENT {
-                answer = self.read_decoded(stretch, index, address, &range, &mut Vec::new()).await?;
-                if answer.is_some() {
-                    break;
+        while answer.is_none() {
+            let is_coded = record.as_ref().is_some_and(|record| record.strip.is_some());
+            if let Some((disk, generation)) = record.as_ref().and_then(|r| untried(r, address, &failed)) {
+                if is_coded && self.distance(disk) == SILENT {
+                    answer = self.read_decoded(stretch, index, address, &range, &mut Vec::new()).await?;
+                    if answer.is_some() {
+                        break;
+                    }
                 }
+                match self.read_replica(stretch, index, address, &range, (disk, generation)).await {
+                    Ok(bytes) => answer = Some(bytes),
+                    Err(why) => {
+                        failed.push((disk, generation, why));
+                        record = self.inner.snapshots.group(address.group).await?;
+                    }
+                }
+                continue;
             }
-            match self.read_replica(stretch, index, address, &range, (disk, generation)).await {
-                Ok(bytes) => answer = Some(bytes),
-                Err(why) => {
-                    failed.push((disk, generation, why));
-                    record = self.inner.snapshots.group(address.group).await?;
-                }
+            if is_coded {
+                answer = self.read_decoded(stretch, index, address, &range, &mut failed).await?;
+            }
+            if answer.is_some() || !is_coded {
+                break;
+            }
+            // Its strip may have been dissolved, or this member of it made anew, meanwhile. Each turn tries a replica that was not tried.
+            record = self.inner.snapshots.group(address.group).await?;
+            if record.as_ref().and_then(|r| untried(r, address, &failed)).is_none() {
+                break;
             }
         }
         self.report(record.as_ref(), address, &failed);
-        if answer.is_none() && record.as_ref().is_some_and(|record| record.strip.is_some()) {
-            answer = self.read_decoded(stretch, index, address, &range, &mut failed).await?;
-        }
         answer.ok_or_else(|| {
             if failed.iter().any(|(.., why)| *why == Why::Short) {
                 return StoreError::Busy("file descriptors or memory");
@@ -294,7 +304,11 @@ impl Extents {
             }
             let (place, bytes) = (usize::from(place.place), Frame::bytes_for(address.payload_bytes));
             let extent = address.offset..address.offset + bytes;
-            let why = match Images::new(&self.inner.disks, &members).decoded(place, extent).await {
+            let mut images = Images::new(&self.inner.disks, &members);
+            let decoded = images.decoded(place, extent).await;
+            // Of the other members; nobody else may read them for long.
+            images.bad().into_iter().for_each(|finding| self.inner.findings.report(finding));
+            let why = match decoded {
                 Ok(canonical) => {
                     let frame = strips::frame_at(canonical, address.group, address.offset, self.inner.cluster);
                     let sound = frame.filter(|frame| {

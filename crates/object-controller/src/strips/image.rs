@@ -1,6 +1,7 @@
 //! The images of the members of one strip, piece by piece.
 
 use super::{Members, ROW_BYTES};
+use crate::findings::{Finding, Trouble};
 use env::disk::is_transient;
 use erasure::Code;
 use extent_store::limits::HEADER_BYTES;
@@ -8,8 +9,11 @@ use extent_store::{Frame, FrameAddress, ReadError};
 use futures_util::future::join_all;
 use metadata::rows::{Replica as Listed, ReplicaState};
 use metadata::strip::{FIRST, Frames, parity_content};
+use parking_lot::Mutex;
 use replicas::{Replica, Replicas, Whereabouts, is_away};
+use std::collections::BTreeSet;
 use std::ops::Range;
+use types::GroupId;
 
 /// Why a piece of an image is not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +50,7 @@ pub struct Images<'a> {
     members: &'a Members,
     frames: Vec<Frames>,
     last: Vec<Last>,
+    bad: Mutex<BTreeSet<Finding>>,
 }
 
 impl<'a> Images<'a> {
@@ -53,7 +58,13 @@ impl<'a> Images<'a> {
     pub fn new(disks: &'a Replicas, members: &'a Members) -> Images<'a> {
         let places = members.groups.len();
         let frames = (0..places).map(|place| members.strip.frames(place)).collect();
-        Images { disks, members, frames, last: vec![None; places] }
+        Images { disks, members, frames, last: vec![None; places], bad: Mutex::default() }
+    }
+
+    /// Frames that were asked for, on disks that answered, and are not what they should be. Also those without which it went: whoever
+    /// asked learns of them here alone.
+    pub fn bad(&self) -> Vec<Finding> {
+        self.bad.lock().iter().copied().collect()
     }
 
     /// A piece of the image at that place, from its own replicas.
@@ -168,7 +179,10 @@ impl<'a> Images<'a> {
                     canonical.extend_from_slice(&frame.bytes()[HEADER_BYTES..]);
                     return Ok(canonical);
                 }
-                Ok(_) => NoImage::Bad(format!("another frame stands in group {group} at {offset}")),
+                Ok(_) => {
+                    self.note(listed, group, offset, Trouble::Damaged);
+                    NoImage::Bad(format!("another frame stands in group {group} at {offset}"))
+                }
                 Err(error) => error,
             };
             failed = Some(match failed {
@@ -188,11 +202,23 @@ impl<'a> Images<'a> {
             }
             None => return Err(NoImage::Away("it is not known where a disk is".into())),
         };
-        disk.read_frame(address).await.map_err(|error| match error {
-            ReadError::Io(error) if is_transient(&error) => NoImage::Short(error),
-            ReadError::Io(error) if is_away(&error) => NoImage::Away(error.to_string()),
-            error => bad(error.to_string()),
-        })
+        let error = match disk.read_frame(address).await {
+            Ok(frame) => return Ok(frame),
+            Err(ReadError::Io(error)) if is_transient(&error) => return Err(NoImage::Short(error)),
+            Err(ReadError::Io(error)) if is_away(&error) => return Err(NoImage::Away(error.to_string())),
+            Err(error) => error,
+        };
+        let trouble = match error {
+            ReadError::Missing => Trouble::Missing,
+            ReadError::Damaged(_) | ReadError::Invalid => Trouble::Damaged,
+            ReadError::Io(_) => Trouble::Unreadable,
+        };
+        self.note(listed, address.group, address.offset, trouble);
+        Err(bad(error.to_string()))
+    }
+
+    fn note(&self, listed: &Listed, group: GroupId, offset: u64, trouble: Trouble) {
+        self.bad.lock().insert(Finding { disk: listed.disk, group, offset, trouble });
     }
 
     /// Whether it is the frame of that place: as long as it was when it was frozen, and parity of this very strip.

@@ -21,6 +21,14 @@ use types::{ClusterId, GroupId, ObjectKey, StripId};
 /// Images are read, encoded and decoded in pieces of so many bytes: those of one frame of parity.
 pub const ROW_BYTES: u64 = EXTENT_BYTES as u64;
 
+/// From so many nodes on groups are encoded without being asked to (protocols.md 12).
+const CODE_NODES: usize = 8;
+
+/// The code of buckets that leave it to the cluster, if so many nodes have one.
+pub fn code_of_cluster(nodes: usize) -> Option<(u8, u8)> {
+    (nodes >= CODE_NODES).then_some((4, 2))
+}
+
 /// The key that frames of parity name as their home.
 const PARITY_KEY: &str = "parity";
 
