@@ -3,6 +3,7 @@
 use crate::limits;
 use crate::view::{DiskState, View};
 use env::Env;
+use object_controller::strips::code_of_cluster;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
@@ -66,10 +67,10 @@ impl Config {
     }
 }
 
-/// 4+2 from [`limits::ENCODE_NODES`] nodes on, after a week (protocols.md 12).
+/// What so many nodes have, after a week (protocols.md 12).
 fn by_cluster(view: &View) -> OfCluster {
     let here = view.disks.values().filter(|disk| disk.state != DiskState::Lost);
     let nodes = here.map(|disk| disk.node).collect::<BTreeSet<_>>().len();
     let after_ms = u64::try_from(limits::ENCODE_AFTER.as_millis()).unwrap_or(u64::MAX);
-    ((nodes >= limits::ENCODE_NODES).then_some((4, 2)), after_ms)
+    (code_of_cluster(nodes), after_ms)
 }

@@ -64,8 +64,6 @@ pub const STRIPS_EVERY: Duration = Duration::from_secs(5);
 pub const STRIPS_PER_ROUND: usize = 4;
 /// A disk that is fuller, in hundredths, takes no parity (rules R49, R67).
 pub const ENCODE_PERCENT: u64 = 80;
-/// From so many nodes on groups are encoded without being asked to (protocols.md 12).
-pub const ENCODE_NODES: usize = 8;
 /// The least age of what is encoded without being asked to.
 pub const ENCODE_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A strip with a lost member for which no node is left is turned back into replicas after so long (protocols.md 12).

@@ -13,6 +13,7 @@ use curator::DifferenceKind;
 use curator::view::{DiskState, Health};
 use metadata::rows::ReplicaState;
 use metadata::strip::StripState;
+use object_controller::api::ObjectStore;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use types::bucket::Erasure;
@@ -251,6 +252,159 @@ fn a_strip_without_a_node_for_a_lost_member_becomes_replicas_after_half_an_hour(
             cluster.tend();
         }
     }
+}
+
+/// Of one copy each and of two: what is bad in a member is computed while there is parity to compute it from, and parity is set aside, not
+/// dropped.
+#[test]
+fn a_strip_is_dissolved_only_after_every_copy_that_is_counted_was_read() {
+    for rf in [1, 2] {
+        let mut cluster = Cluster::born(11 + u64::from(rf), 6, rf);
+        cluster.set_erasure(CODE);
+        cluster.put(40, 450_000);
+        cluster.rest();
+        let strips = cluster.strips();
+        let before = cluster.audit().quarantined_files;
+        for (_, strip) in &strips {
+            let member = strip.data.iter().find(|member| cluster.node_of(member.group) != WRITER);
+            cluster.damage(member.expect("a member elsewhere").group);
+        }
+        cluster.set_erasure(Erasure::Never);
+        cluster.rest();
+        assert!(!strips.is_empty() && cluster.strips().is_empty());
+        let audit = cluster.assert_sound(&format!("{rf} replicas"));
+        assert!(audit.quarantined_files >= before + 2 * strips.len() as u64, "parity is set aside: {audit:#?}");
+        if rf > 1 {
+            for node in cluster.others() {
+                cluster.without(&[node], |cluster| cluster.assert_readable("two replicas, both sound"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_strip_with_fewer_nodes_than_members_is_a_difference_to_an_audit() {
+    let mut cluster = Cluster::born(14, 6, 2);
+    cluster.set_erasure(CODE);
+    cluster.put(40, 450_000);
+    cluster.rest();
+    cluster.assert_sound("encoded");
+    let (_, strip) = cluster.strips().remove(0);
+    let gone = strip.groups().map(|group| cluster.node_of(group)).find(|node| *node != WRITER).expect("one");
+    // Its files are all there, but nobody can read them.
+    cluster.view(gone, |disk| disk.health = Health::Down);
+    let audit = cluster.audit();
+    assert!(!audit.ok && audit.differences.iter().any(|one| one.what.contains("strip")), "{audit:#?}");
+}
+
+#[test]
+fn a_replica_that_is_rotten_before_it_is_encoded_is_mended_and_does_not_begin_strips_for_ever() {
+    let mut cluster = Cluster::born(15, 6, 2);
+    cluster.put(40, 450_000);
+    cluster.rest();
+    // Headers are sound: only whoever reads the bytes sees it.
+    for (group, record) in cluster.records() {
+        if record.settled && record.length > 1 << 20 {
+            cluster.damage(group);
+        }
+    }
+    cluster.set_erasure(CODE);
+    cluster.rest();
+    assert!(!cluster.strips().is_empty());
+    cluster.assert_sound("encoded");
+    let (_, strip) = cluster.strips().remove(0);
+    assert!(strip.groups().all(|group| cluster.is_whole(group)));
+}
+
+#[test]
+fn a_copy_into_a_bucket_that_asks_for_no_code_does_not_refer_to_a_strip_of_another_code() {
+    let mut cluster = Cluster::born(16, 6, 2);
+    cluster.set_erasure(CODE);
+    cluster.put(40, 450_000);
+    cluster.rest();
+    let (controller, from) = (cluster.controller(), cluster.bucket.clone());
+    let other = cluster.world.block_on(async move {
+        let other = ask::make_bucket(&controller, "other").await;
+        for number in 0..10 {
+            let k = format!("k{number}");
+            controller.copy_object(ask::source(&from, &k, None), ask::target(&other, &k)).await.expect("a copy");
+            assert!(ask::get(&controller, &other, &k, None).await.is_ok());
+        }
+        other
+    });
+    for (group, record) in cluster.records() {
+        assert!(
+            record.strip.is_none() || !record.buckets.contains(&other.id),
+            "{group} of a code that nobody asked for"
+        );
+    }
+    cluster.rest();
+    assert!(!cluster.strips().is_empty(), "and they stay");
+    cluster.assert_readable("copied");
+}
+
+#[test]
+fn a_bucket_that_sets_its_replicas_does_not_stay_with_less_parity() {
+    let mut cluster = Cluster::born(17, 5, 3);
+    cluster.set_erasure(SMALL);
+    cluster.put(16, 450_000);
+    cluster.rest();
+    assert!(!cluster.strips().is_empty());
+    // Three replicas, and whatever code the cluster has: one piece of parity is less.
+    cluster.set_erasure(Erasure::ByCluster);
+    cluster.rest();
+    assert!(cluster.strips().is_empty());
+    cluster.assert_sound("replicas");
+}
+
+#[test]
+fn a_policy_that_changes_while_a_strip_is_encoded_keeps_the_replicas() {
+    let mut cluster = Cluster::born(18, 6, 2);
+    cluster.put(40, 450_000);
+    cluster.rest();
+    cluster.set_erasure(CODE);
+    cluster.world.run_for(Duration::from_secs(6));
+    let mut changed = false;
+    let report = cluster.round_watched(|cluster| {
+        if !changed && !cluster.strips().is_empty() {
+            changed = true;
+            cluster.change_erasure(Erasure::Never);
+        }
+    });
+    let report = report.expect("a round");
+    assert!(changed && report.encoded == 0 && report.strips_given_up == 1, "{report:?}");
+    assert!(cluster.strips().is_empty());
+    cluster.assert_sound("given up");
+}
+
+/// Strips are being turned back, and then they are wanted again.
+#[test]
+fn a_dissolving_that_is_cut_off_at_any_step_and_taken_back_leaves_strips_on_nodes_of_their_own() {
+    let mut cluster = Cluster::born(19, 4, 2);
+    cluster.set_erasure(SMALL);
+    cluster.put(16, 450_000);
+    cluster.rest();
+    let (mut at, mut cuts) = (1, 0);
+    loop {
+        cluster.set_erasure(Erasure::Never);
+        cluster.world.run_for(Duration::from_secs(6));
+        let over = cluster.round_cut(at).is_some();
+        cluster.assert_files_of_records(&format!("cut at {at}"));
+        cluster.assert_readable(&format!("cut at {at}"));
+        cluster.set_erasure(SMALL);
+        cluster.rest();
+        for (id, strip) in cluster.strips() {
+            let nodes: BTreeSet<_> = strip.groups().map(|group| cluster.node_of(group)).collect();
+            assert_eq!(nodes.len(), 3, "cut at {at}: {id} on {nodes:?}");
+        }
+        cluster.assert_sound(&format!("cut at {at}"));
+        if over {
+            break;
+        }
+        cuts += 1;
+        at += 1 + at / 6;
+    }
+    assert!(cuts > 10, "{cuts}");
 }
 
 /// The round that encodes is dropped after each of its steps in turn, on the same cluster: what is left is taken back and done again.

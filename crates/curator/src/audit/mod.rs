@@ -17,7 +17,9 @@ use crate::ranges::{self, Ranges};
 use metadata::read::{ReadError, root, shard};
 use metadata::rows::{GroupRecord, OutboxRow};
 use metadata::shard::Shard;
+use metadata::strip::StripState;
 use metadata::tree::{Read, Snapshot};
+use object_controller::strips::Members;
 use report::{AuditReport, DifferenceKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,6 +60,7 @@ pub(crate) async fn audit(
     let pending = access.read_at(snapshot.clone(), move |read| pending(read, &all)).await?;
     report.pending_bytes += pending.values().map(|dead| ranges::bytes(dead)).sum::<u64>();
     groups(access, &snapshot, &pending, stopping, &mut progress, &mut report).await?;
+    strips(access, &snapshot, &mut report).await?;
     let named = access.read_at(snapshot.clone(), files::named).await?;
     for (disk, there) in listed {
         let keys = there.iter().map(|file| (file.group, file.generation));
@@ -73,6 +76,32 @@ pub(crate) async fn audit(
     }
     report.ok = report.difference_count == 0;
     Ok(report)
+}
+
+/// Strips survive as many nodes as they have parity only if each member is on one of its own.
+async fn strips(access: &Access, snapshot: &Arc<Snapshot>, report: &mut AuditReport) -> Result<(), CuratorError> {
+    let view = access.view();
+    let all = move |read: &dyn Read| {
+        let mut wrong = Vec::new();
+        for row in root::strips(read) {
+            let (id, strip) = row?;
+            if strip.state != StripState::Encoded {
+                continue;
+            }
+            match Members::read(read, id)? {
+                None => wrong.push(format!("strip {id}: a group of it has no record")),
+                Some(members) => {
+                    let place = crate::strips::unplaced(&members, &view);
+                    wrong.extend(place.map(|place| format!("strip {id}: its member {place} has no node of its own")));
+                }
+            }
+        }
+        Ok(wrong)
+    };
+    for what in access.read_at(snapshot.clone(), all).await? {
+        report.differ(DifferenceKind::Strip, 0, what);
+    }
+    Ok(())
 }
 
 fn pending(read: &dyn Read, shards: &[Shard]) -> Result<Pending, ReadError> {

@@ -24,6 +24,8 @@ pub enum DifferenceKind {
     FileWithoutRecord,
     /// Parity of a strip that is not where its record says.
     Parity,
+    /// A strip with members that cannot be read, or with fewer nodes than members.
+    Strip,
     /// Rows that contradict each other: versions, bodies, owners, manifests.
     Rows,
 }

@@ -10,6 +10,8 @@ use types::{DiskId, GroupId, NodeId};
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) group: GroupId,
+    /// Of the record that was judged.
+    pub(super) generation: u32,
     /// End of what lives in it.
     pub(super) length: u64,
     /// Its whole replicas on disks in service.
@@ -25,11 +27,21 @@ pub(super) struct Target {
     pub(super) used_percent: u64,
 }
 
+/// A data group of a strip to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Member {
+    pub(super) group: GroupId,
+    /// Of the record that was judged: the strip begins at this one or not at all.
+    pub(super) generation: u32,
+    /// Of the replica that stays.
+    pub(super) disk: DiskId,
+}
+
 /// A strip to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
-    /// Data groups, each with the disk of the replica that stays.
-    pub(super) data: Vec<(GroupId, DiskId)>,
+    /// Data groups.
+    pub(super) data: Vec<Member>,
     /// Disks for parity.
     pub(super) parity: Vec<DiskId>,
 }
@@ -68,7 +80,9 @@ fn gather<'a>(
     if matching.members.len() < k {
         return None;
     }
-    let data: Vec<_> = matching.members.iter().map(|(member, at)| (member.group, member.copies[*at].0)).collect();
+    let member =
+        |(of, at): &(&Candidate, usize)| Member { group: of.group, generation: of.generation, disk: of.copies[*at].0 };
+    let data: Vec<_> = matching.members.iter().map(member).collect();
     let taken = matching.members.iter().map(|(member, at)| member.copies[*at].1).collect();
     parity(targets, taken, m).map(|parity| Chosen { data, parity })
 }
@@ -139,7 +153,7 @@ mod tests {
 
     fn candidate(group: u64, length: u64, nodes: &[NodeId]) -> Candidate {
         let copies = nodes.iter().map(|node| (DiskId(u64::from(*node)), *node)).collect();
-        Candidate { group: GroupId(group), length, copies }
+        Candidate { group: GroupId(group), generation: 1, length, copies }
     }
 
     fn targets(nodes: impl IntoIterator<Item = NodeId>) -> Vec<Target> {
@@ -153,7 +167,7 @@ mod tests {
     }
 
     fn nodes(chosen: &Chosen) -> BTreeSet<DiskId> {
-        chosen.data.iter().map(|(_, disk)| *disk).chain(chosen.parity.iter().copied()).collect()
+        chosen.data.iter().map(|member| member.disk).chain(chosen.parity.iter().copied()).collect()
     }
 
     #[test]
@@ -183,7 +197,7 @@ mod tests {
         let lengths = [(1, 1000), (2, 400), (3, 390), (4, 999), (5, 100)];
         let all =
             lengths.iter().map(|(node, length)| candidate(u64::from(*node), *length, &[*node])).collect::<Vec<_>>();
-        let of = |chosen: Chosen| chosen.data.iter().map(|(group, _)| group.0).collect::<Vec<_>>();
+        let of = |chosen: Chosen| chosen.data.iter().map(|member| member.group.0).collect::<Vec<_>>();
         let rest = all.iter().filter(|candidate| candidate.group.0 > 1).cloned().collect();
         assert_eq!(of(choose(rest, &targets(1..=6), (2, 1)).expect("a strip")), [2, 3]);
         assert_eq!(

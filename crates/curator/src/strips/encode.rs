@@ -8,9 +8,11 @@
 //!
 //! Promises: a replica goes only after that last entry; whatever goes wrong before it, all replicas stay. Refuses to know: which groups.
 
-use super::choose::Chosen;
+use super::choose::{Chosen, Member};
 use super::digest::Digest;
+use super::rebuild;
 use crate::access::Access;
+use crate::config::OfCluster;
 use crate::error::CuratorError;
 use crate::groups::files;
 use crate::groups::frames::{self, File};
@@ -22,8 +24,10 @@ use metadata::command::{Outcome, Refusal, RootCommand};
 use metadata::read::root;
 use metadata::rows::{GroupRecord, GroupState};
 use metadata::strip::{Frames, NewMember, StripState};
+use metadata::tree::Read;
 use object_controller::strips::{Images, Members, NoImage, parity_frame};
 use replicas::ReplicaCopy;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{DiskId, GroupId, StripId};
 
@@ -51,16 +55,26 @@ fn unfit(what: impl Into<String>) -> NotEncoded {
     NotEncoded::Unfit(what.into())
 }
 
-/// Encodes what was chosen. `may_end` is asked once more before the replicas go (rule R44).
+/// What is asked once more before the replicas go (rule R44).
+pub(super) struct Judged<F> {
+    /// The code that was chosen.
+    pub(super) code: (u8, u8),
+    /// What the cluster does where a bucket leaves it open.
+    pub(super) of_cluster: OfCluster,
+    /// Whether all the disks are in service.
+    pub(super) may_end: F,
+}
+
+/// Encodes what was chosen, by the records that were judged when it was: one that changed since makes it fail.
 pub(super) async fn encode(
     access: &Access,
     chosen: &Chosen,
-    may_end: impl Fn() -> bool + Send,
+    judged: Judged<impl Fn() -> bool + Send>,
     report: &mut RoundReport,
 ) -> Result<StripId, NotEncoded> {
     let mut data = Vec::new();
-    for (group, disk) in &chosen.data {
-        data.push(member(access, *group, *disk).await?);
+    for chosen in &chosen.data {
+        data.push(member(access, chosen).await?);
     }
     let strip = StripId(access.random());
     let parity: Vec<(GroupId, DiskId)> = chosen.parity.iter().map(|disk| (GroupId(access.random()), *disk)).collect();
@@ -70,7 +84,7 @@ pub(super) async fn encode(
         Err(CuratorError::Refused(refusal)) => return Err(unfit(format!("a group changed: {refusal:?}"))),
         Err(error) => return Err(error.into()),
     }
-    let done = write_and_prove(access, strip, chosen, may_end, report).await;
+    let done = write_and_prove(access, strip, chosen, judged, report).await;
     if let Err(error) = &done
         && !matches!(error, NotEncoded::Curator(CuratorError::Stopping))
     {
@@ -81,8 +95,10 @@ pub(super) async fn encode(
 }
 
 /// The group as a member, by the headers in the file of the replica that stays.
-async fn member(access: &Access, group: GroupId, disk: DiskId) -> Result<NewMember, NotEncoded> {
-    let record = access.group(group).await?.ok_or_else(|| unfit("a group is gone"))?;
+async fn member(access: &Access, chosen: &Member) -> Result<NewMember, NotEncoded> {
+    let Member { group, generation, disk } = *chosen;
+    let record = access.group(group).await?.filter(|record| record.generation == generation);
+    let record = record.ok_or_else(|| unfit(format!("group {group} changed")))?;
     let only = with_replica_on(&record, disk);
     let found = frames::look(access, group, &only).await;
     let [File::Walked { damaged, .. }] = found.files.as_slice() else {
@@ -96,7 +112,7 @@ async fn member(access: &Access, group: GroupId, disk: DiskId) -> Result<NewMemb
     let alive =
         alive.filter(|(offset, bytes)| offset + bytes <= record.length && !ranges::contains(&record.dead, *offset));
     let frames: Frames = alive.collect();
-    Ok(NewMember { group, generation: record.generation, frames })
+    Ok(NewMember { group, generation, frames })
 }
 
 fn with_replica_on(record: &GroupRecord, disk: DiskId) -> GroupRecord {
@@ -110,37 +126,63 @@ async fn members(access: &Access, strip: StripId, chosen: &Chosen) -> Result<Mem
     let members = access.read(move |read| Members::read(read, strip)).await?;
     let mut members =
         members.filter(|members| members.strip.state == StripState::Encoding).ok_or_else(|| unfit("it is gone"))?;
-    for (record, (_, disk)) in members.groups.iter_mut().zip(&chosen.data) {
-        *record = with_replica_on(record, *disk);
+    for (record, of) in members.groups.iter_mut().zip(&chosen.data) {
+        if record.generation != begun(of) {
+            return Err(unfit(format!("group {} changed", of.group)));
+        }
+        *record = with_replica_on(record, of.disk);
     }
     Ok(members)
+}
+
+/// The generation that the beginning made of the one that was judged.
+fn begun(of: &Member) -> u32 {
+    of.generation.saturating_add(1)
 }
 
 async fn write_and_prove(
     access: &Access,
     strip: StripId,
     chosen: &Chosen,
-    may_end: impl Fn() -> bool + Send,
+    judged: Judged<impl Fn() -> bool + Send>,
     report: &mut RoundReport,
 ) -> Result<(), NotEncoded> {
     let members = members(access, strip, chosen).await?;
-    let digests = write(access, &members, chosen).await?;
-    prove(access, &members, &digests).await?;
-    if !may_end() {
+    let mut images = Images::new(access.disks(), &members);
+    let written = write(access, &members, &mut images, chosen).await;
+    rebuild::report_bad(access, &images, None);
+    let mut images = Images::new(access.disks(), &members);
+    let proved = prove(access, &members, &mut images, &written?).await;
+    rebuild::report_bad(access, &images, None);
+    let digests = proved?;
+    if !(judged.may_end)() {
         return Err(unfit("a node failed meanwhile"));
     }
-    let kept = members.groups.iter().zip(&chosen.data).map(|(record, (_, disk))| (record.generation, *disk)).collect();
-    let before = access.read(move |read| Members::read(read, strip)).await?.ok_or_else(|| unfit("it is gone"))?;
+    let kept = chosen.data.iter().map(|of| (begun(of), of.disk)).collect();
+    let (code, of_cluster, wall_ms) = (judged.code, judged.of_cluster, access.wall_ms());
+    let read = move |read: &dyn Read| {
+        let Some(members) = Members::read(read, strip)? else { return Ok(None) };
+        let infos = root::buckets(read).map(|row| row.map(|info| (info.id, info)));
+        let buckets: BTreeMap<_, _> = infos.collect::<Result<_, _>>()?;
+        let mut data = members.groups.iter().take(members.strip.k());
+        // A bucket that joined a group since has raised its generation: the entry below is refused.
+        let is_due = data.all(|record| super::due(&buckets, record, of_cluster, wall_ms) == Some(code));
+        Ok(Some((members, is_due)))
+    };
+    let (before, is_due) = access.read(read).await?.ok_or_else(|| unfit("it is gone"))?;
+    if !is_due {
+        return Err(unfit("its buckets ask for something else meanwhile"));
+    }
     match access.root(RootCommand::EndStrip { strip, kept, digests }).await? {
         Outcome::Done => {}
         other => return Err(CuratorError::unexpected(&other).into()),
     }
     report.encoded += 1;
     tracing::info!(%strip, data = ?chosen.data, parity = ?chosen.parity, "groups were encoded");
-    for (record, (group, kept)) in before.groups.iter().zip(&chosen.data) {
-        for replica in record.replicas.iter().filter(|replica| replica.disk != *kept) {
+    for (record, kept) in before.groups.iter().zip(&chosen.data) {
+        for replica in record.replicas.iter().filter(|replica| replica.disk != kept.disk) {
             if let Some(disk) = access.disks().get(replica.disk) {
-                files::quarantine(&disk, *group, replica.file_generation, "parity stands for it", report).await;
+                files::quarantine(&disk, kept.group, replica.file_generation, "parity stands for it", report).await;
             }
         }
     }
@@ -148,7 +190,12 @@ async fn write_and_prove(
 }
 
 /// Parity over all images, piece by piece; durable when it answers. The digests of all members.
-async fn write(access: &Access, members: &Members, chosen: &Chosen) -> Result<Vec<u32>, NotEncoded> {
+async fn write(
+    access: &Access,
+    members: &Members,
+    images: &mut Images<'_>,
+    chosen: &Chosen,
+) -> Result<Vec<u32>, NotEncoded> {
     let (k, m) = (members.strip.k(), members.strip.m());
     let code = Arc::new(Code::new(k, m).map_err(|error| unfit(error.to_string()))?);
     let cluster = access.controller().cluster();
@@ -157,7 +204,6 @@ async fn write(access: &Access, members: &Members, chosen: &Chosen) -> Result<Ve
         let disk = access.disks().get(*disk).ok_or_else(|| unfit("a disk for parity is gone"))?;
         copies.push(disk.begin_copy(*group, 1, record.length).await?);
     }
-    let mut images = Images::new(access.disks(), members);
     let mut digests = vec![Digest::default(); k + m];
     let places: Vec<usize> = (0..k).collect();
     for ((row, range), (offset, _)) in (0..).zip(members.rows()).zip(members.strip.frames(k)) {
@@ -181,12 +227,16 @@ async fn write(access: &Access, members: &Members, chosen: &Chosen) -> Result<Ve
 
 /// Reads all members back from their disks, around the page cache, and computes every data image from two choices of the others: one that
 /// uses as much parity as there is, and one that does with a single piece. Each must be, byte for byte, the image that was read, whose
-/// frames were verified against the checksums they came in with (rule R44).
-async fn prove(access: &Access, members: &Members, digests: &[u32]) -> Result<(), NotEncoded> {
+/// frames were verified against the checksums they came in with (rule R44). The digests, which must be those of what was written.
+async fn prove(
+    access: &Access,
+    members: &Members,
+    images: &mut Images<'_>,
+    digests: &[u32],
+) -> Result<Vec<u32>, NotEncoded> {
     let (k, m) = (members.strip.k(), members.strip.m());
     let code = Arc::new(Code::new(k, m).map_err(|error| unfit(error.to_string()))?);
     let choices = Arc::new(choices(k, m));
-    let mut images = Images::new(access.disks(), members);
     let mut read = vec![Digest::default(); k + m];
     let places: Vec<usize> = (0..k + m).collect();
     for range in members.rows() {
@@ -203,7 +253,7 @@ async fn prove(access: &Access, members: &Members, digests: &[u32]) -> Result<()
         access.compute(move || choices.iter().try_for_each(|lost| agree(&code, &all, lost, from))).await?;
     }
     let read: Vec<u32> = read.into_iter().map(Digest::value).collect();
-    if read == digests { Ok(()) } else { Err(NotEncoded::Proof("what was read is not what was written".into())) }
+    if read == digests { Ok(read) } else { Err(NotEncoded::Proof("what was read is not what was written".into())) }
 }
 
 /// Whether the data images, computed without these, are those that were read.
@@ -256,8 +306,8 @@ pub(super) async fn give_up(access: &Access, strip: StripId, report: &mut RoundR
     Ok(())
 }
 
-/// Drops the files of parity groups whose records are gone, by order of those records.
-pub(super) async fn drop_parity(access: &Access, members: &Members) {
+/// Drops the files of parity that never counted and whose records are gone, by order of those records.
+async fn drop_parity(access: &Access, members: &Members) {
     for (group, record) in members.strip.parity.iter().zip(&members.groups[members.strip.k()..]) {
         for replica in &record.replicas {
             let Some(disk) = access.disks().get(replica.disk) else { continue };

@@ -6,6 +6,7 @@
 
 mod choose;
 mod digest;
+mod dissolve;
 mod encode;
 pub(crate) mod rebuild;
 
@@ -19,7 +20,6 @@ use crate::ranges::{self, FIRST};
 use crate::rounds::RoundReport;
 use crate::view::{DiskState, Health, View};
 use choose::{Candidate, Target};
-use metadata::command::{Refusal, RootCommand};
 use metadata::read::{ReadError, root};
 use metadata::rows::{GroupRecord, GroupState, Replica, ReplicaState};
 use metadata::strip::{self, StripState};
@@ -39,6 +39,8 @@ pub(crate) struct Strips {
     until: BTreeMap<StripId, Duration>,
     /// Since when there is no node for a lost member.
     homeless: BTreeMap<StripId, Duration>,
+    /// Groups left alone for a while, because a strip of them was not made.
+    failed: BTreeMap<GroupId, Duration>,
 }
 
 /// What the rows say, at one position.
@@ -103,7 +105,11 @@ pub(crate) async fn work(
         tracing::debug!(why, "nothing is encoded for now");
         return Ok(());
     }
-    if repairs.len() == 0 && encode_one(access, &seen.candidates, &view, report).await? {
+    strips.failed.retain(|_, until| now < *until);
+    for candidates in seen.candidates.values_mut() {
+        candidates.retain(|candidate| !strips.failed.contains_key(&candidate.group));
+    }
+    if repairs.len() == 0 && encode_one(access, config, strips, &seen.candidates, &view, report).await? {
         strips.looked = None;
     }
     Ok(())
@@ -112,6 +118,8 @@ pub(crate) async fn work(
 /// Encodes the first strip that can be made.
 async fn encode_one(
     access: &Access,
+    config: &Config,
+    strips: &mut Strips,
     candidates: &BTreeMap<(u8, u8), Vec<Candidate>>,
     view: &View,
     report: &mut RoundReport,
@@ -129,12 +137,18 @@ async fn encode_one(
             continue;
         };
         let disks: Vec<DiskId> =
-            chosen.data.iter().map(|(_, disk)| *disk).chain(chosen.parity.iter().copied()).collect();
+            chosen.data.iter().map(|member| member.disk).chain(chosen.parity.iter().copied()).collect();
         let may_end = || {
             let now = access.view();
             disks.iter().all(|disk| now.disk(*disk).is_some_and(crate::view::DiskView::takes_copies))
         };
-        return match encode::encode(access, &chosen, may_end, report).await {
+        let judged = encode::Judged { code: (*k, *m), of_cluster: (config.erasure)(&access.view()), may_end };
+        let done = encode::encode(access, &chosen, judged, report).await;
+        if done.is_err() {
+            let until = access.now() + limits::PATIENCE;
+            strips.failed.extend(chosen.data.iter().map(|member| (member.group, until)));
+        }
+        return match done {
             Ok(_) => Ok(true),
             Err(encode::NotEncoded::Curator(error)) if !error.is_local() => Err(error),
             // Looked at again when it is due.
@@ -183,19 +197,37 @@ fn look(read: &dyn Read, view: &View, default: OfCluster, wall_ms: u64, group_by
         if !is_dead && copies.len() < usize::from(required) {
             seen.hindrance.get_or_insert_with(|| format!("group {group} has too few replicas"));
         }
-        let code = policy::erasure_of(&seen.buckets, &record, default);
-        let Some((k, m, _)) = code.filter(|(_, _, after)| record.sealed_ms.saturating_add(*after) <= wall_ms) else {
-            continue;
-        };
+        let Some((k, m)) = due(&seen.buckets, &record, default, wall_ms) else { continue };
         let live = strip::without(&[(FIRST, record.length.saturating_sub(FIRST))], &record.dead);
         let whole = record.settled && copies.len() == record.replicas.len() && copies.len() >= usize::from(required);
         // A group that is less than half full would cost more parity than it saves.
         if whole && ranges::bytes(&live) >= group_bytes / 2 {
-            let candidate = Candidate { group, length: strip::end_of(&live), copies };
+            let (generation, length) = (record.generation, strip::end_of(&live));
+            let candidate = Candidate { group, generation, length, copies };
             seen.candidates.entry((k, m)).or_default().push(candidate);
         }
     }
     Ok(seen)
+}
+
+/// The code by which the group is to be encoded, if it is time.
+fn due(
+    buckets: &BTreeMap<BucketId, BucketInfo>,
+    record: &GroupRecord,
+    default: OfCluster,
+    wall_ms: u64,
+) -> Option<(u8, u8)> {
+    let (k, m, after_ms) = policy::erasure_of(buckets, record, default)?;
+    let is_cold = record.sealed_ms.saturating_add(after_ms) <= wall_ms;
+    (is_cold && is_enough(buckets, record, m)).then_some((k, m))
+}
+
+/// Whether so much parity stands for the replicas that the group's buckets set, where they leave the code to the cluster. A bucket that
+/// asks for a code knows what it gets.
+fn is_enough(buckets: &BTreeMap<BucketId, BucketInfo>, record: &GroupRecord, m: u8) -> bool {
+    let owners = record.buckets.iter().filter_map(|bucket| buckets.get(bucket));
+    let by_cluster = owners.map(|bucket| bucket.durability).filter(|of| of.erasure == Erasure::ByCluster);
+    by_cluster.filter_map(|of| of.rf).all(|rf| rf <= m.saturating_add(1))
 }
 
 /// A whole replica on a disk that is in service, and its node.
@@ -219,13 +251,13 @@ fn is_gone(replica: &Replica, view: &View) -> bool {
 }
 
 /// A member without a copy on a node that no other member needs.
-fn unplaced(members: &Members, view: &View) -> Option<usize> {
+pub(crate) fn unplaced(members: &Members, view: &View) -> Option<usize> {
     let placed = |(place, record): (u32, &GroupRecord)| {
         let there = record.replicas.iter().filter(|replica| !is_gone(replica, view));
         // Of a disk that is not known nothing may be concluded: it has a node of its own.
         let node = |replica: &Replica| view.disks.get(&replica.disk).map_or(u32::MAX - place, |of| of.node);
         let copies = there.map(|replica| (replica.disk, node(replica))).collect();
-        Candidate { group: GroupId(place.into()), length: 0, copies }
+        Candidate { group: GroupId(place.into()), generation: 0, length: 0, copies }
     };
     choose::first_unplaced(&(0..).zip(&members.groups).map(placed).collect::<Vec<_>>())
 }
@@ -253,7 +285,7 @@ async fn keep(
 ) -> Result<bool, CuratorError> {
     let now = access.now();
     if is_unwanted(members, buckets) || is_mostly_dead(members) {
-        return dissolve(access, members, buckets, view, report).await;
+        return dissolve::dissolve(access, members, buckets, view, report).await;
     }
     let gone = unplaced(members, view);
     let leaves = || members.groups.iter().enumerate().find_map(|(place, record)| Some((place, leaving(record, view)?)));
@@ -282,7 +314,7 @@ async fn keep(
                 return Ok(false);
             }
         }
-        return dissolve(access, members, buckets, view, report).await;
+        return dissolve::dissolve(access, members, buckets, view, report).await;
     }
     strips.homeless.remove(&members.id);
     Ok(false)
@@ -294,7 +326,7 @@ fn is_unwanted(members: &Members, buckets: &BTreeMap<BucketId, BucketInfo>) -> b
     members.groups.iter().take(members.strip.k()).any(|record| {
         let owned = record.buckets.iter().any(|bucket| buckets.contains_key(bucket));
         let code = policy::erasure_of(buckets, record, (Some((k, m)), 0));
-        owned && code.map(|(k, m, _)| (k, m)) != Some((k, m))
+        owned && (code.map(|(k, m, _)| (k, m)) != Some((k, m)) || !is_enough(buckets, record, m))
     })
 }
 
@@ -306,41 +338,4 @@ fn is_mostly_dead(members: &Members) -> bool {
         live += ranges::bytes(&strip::without(&member.frames, &record.dead));
     }
     live < frozen / 2
-}
-
-/// Brings a strip one step nearer to being replicas again: one copy, or its end.
-async fn dissolve(
-    access: &Access,
-    members: &Members,
-    buckets: &BTreeMap<BucketId, BucketInfo>,
-    view: &View,
-    report: &mut RoundReport,
-) -> Result<bool, CuratorError> {
-    let mut data = Vec::new();
-    for (place, record) in members.groups.iter().enumerate().take(members.strip.k()) {
-        let required = policy::required_rf(buckets, record, view.default_rf);
-        data.push((record.generation, required));
-        let here = record.replicas.iter().filter(|replica| view.disk(replica.disk).is_some_and(|of| of.is_readable()));
-        let is_dead = ranges::rest(FIRST, record.length, &record.dead).is_empty();
-        if !is_dead && here.count() < usize::from(required) {
-            return match rebuild::add(access, members, place, report).await? {
-                Repaired::Replaced(_) => Ok(true),
-                Repaired::Sound => Ok(false),
-                Repaired::Waits(why) => Err(CuratorError::Away(std::io::Error::other(why))),
-                Repaired::Hurt(lines) => {
-                    report.alarms.extend(lines.into_iter().take(limits::NAMED));
-                    Err(CuratorError::Away(std::io::Error::other("extents are bad on all members of a strip")))
-                }
-            };
-        }
-    }
-    match access.root(RootCommand::DissolveStrip { strip: members.id, data }).await {
-        Ok(_) => {}
-        Err(CuratorError::Refused(refusal)) if matches!(*refusal, Refusal::Stale(_)) => return Ok(false),
-        Err(error) => return Err(error),
-    }
-    report.strips_dissolved += 1;
-    tracing::info!(strip = %members.id, "a strip is replicas again");
-    encode::drop_parity(access, members).await;
-    Ok(true)
 }

@@ -2,14 +2,15 @@
 //!
 //! Promises: every frame of the new file was verified against its own header and checksums, and the whole image against the strip's digest,
 //! before the file got its name; it is read back before it does; the record is switched by compare-and-set, then the bad file is set
-//! aside; a new file never shares a node with another member unless it did before. What cannot be made stays as it is. Refuses to know:
-//! how the damage was found.
+//! aside; a new file never shares a node with another member unless it did before, or the members are to stand for themselves. What cannot
+//! be made stays as it is; what is met that is bad in other members is reported. Refuses to know: how the damage was found.
 
 use super::digest::Digest;
 use crate::access::Access;
 use crate::error::CuratorError;
 use crate::groups::repair::{self, Repaired};
 use crate::groups::{files, hurt};
+use crate::ranges;
 use crate::rounds::RoundReport;
 use crate::view::View;
 use extent_store::CopyError;
@@ -71,6 +72,36 @@ async fn is_sound(access: &Access, members: &Members, place: usize, replica: &Re
     Ok(true)
 }
 
+/// Whether all that lives of what was frozen stands in that replica's file: what a group that stands for itself must have.
+pub(super) async fn stands(
+    access: &Access,
+    members: &Members,
+    place: usize,
+    replica: &Replica,
+) -> Result<bool, CuratorError> {
+    let mut only = members.clone();
+    only.groups[place].replicas = vec![*replica];
+    let mut images = Images::new(access.disks(), &only);
+    for (offset, bytes) in members.strip.frames(place) {
+        if ranges::contains(&members.groups[place].dead, offset) {
+            continue;
+        }
+        match images.own(place, offset..offset + bytes).await {
+            Ok(_) => {}
+            Err(NoImage::Bad(_)) => return Ok(false),
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(true)
+}
+
+/// What was bad of the members but the one at that place, so that it is looked at.
+pub(super) fn report_bad(access: &Access, images: &Images<'_>, but: Option<GroupId>) {
+    for finding in images.bad().into_iter().filter(|finding| Some(finding.group) != but) {
+        access.controller().findings().report(finding);
+    }
+}
+
 fn failed(error: NoImage) -> CuratorError {
     match error {
         NoImage::Short(error) => CuratorError::Short(error),
@@ -105,6 +136,18 @@ pub(super) async fn add(
     make(access, members, place, None, targets(access, &taken, None), report).await
 }
 
+/// Makes a copy of the member instead of that one, which is to stand for itself: on a node without another copy of it.
+pub(super) async fn mend(
+    access: &Access,
+    members: &Members,
+    place: usize,
+    old: DiskId,
+    report: &mut RoundReport,
+) -> Result<Repaired, CuratorError> {
+    let others = members.groups[place].replicas.iter().map(|replica| replica.disk).filter(|disk| *disk != old);
+    make(access, members, place, Some(old), targets(access, &others.collect(), Some(old)), report).await
+}
+
 async fn make(
     access: &Access,
     members: &Members,
@@ -122,7 +165,10 @@ async fn make(
     let generation = record.generation + 1;
     let mut why = String::new();
     for disk in targets {
-        match write(access, members, place, &disk, (group, generation)).await {
+        let mut images = Images::new(access.disks(), members);
+        let written = write(access, members, &mut images, place, &disk, (group, generation)).await;
+        report_bad(access, &images, Some(group));
+        match written {
             Ok(()) => return switch(access, group, &record, old, &disk, report).await,
             Err(NotWritten::Copy(CopyError::Exists)) => {
                 files::quarantine(&disk, group, generation, "an unused copy", report).await;
@@ -201,12 +247,12 @@ impl From<CopyError> for NotWritten {
 async fn write(
     access: &Access,
     members: &Members,
+    images: &mut Images<'_>,
     place: usize,
     disk: &Disk,
     (group, generation): (GroupId, u32),
 ) -> Result<(), NotWritten> {
     let mut copy = disk.begin_copy(group, generation, members.groups[place].length).await?;
-    let mut images = Images::new(access.disks(), members);
     let (mut digest, mut is_away) = (Digest::default(), false);
     let all = members.strip.frames(place);
     let mut frames = Frames { access, members, place, group, all, next: 0, row: 0, tail: Vec::new(), tail_at: 0 };

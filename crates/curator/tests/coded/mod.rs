@@ -84,6 +84,10 @@ impl Cluster {
         Cluster { world, net, nodes: all, writer, bucket, seed, rf, view, objects: BTreeMap::new() }
     }
 
+    pub fn controller(&self) -> Controller {
+        self.writer.controller.clone()
+    }
+
     pub fn others(&self) -> Vec<NodeId> {
         self.nodes.keys().copied().filter(|node| *node != WRITER).collect()
     }
@@ -98,13 +102,18 @@ impl Cluster {
     }
 
     pub fn set_erasure(&mut self, erasure: Erasure) {
+        self.bucket = self.change_erasure(erasure);
+    }
+
+    /// The same, for whoever only looks; the bucket as it is then.
+    pub fn change_erasure(&self, erasure: Erasure) -> Arc<BucketInfo> {
         let (controller, bucket) = (self.writer.controller.clone(), self.bucket.clone());
         let durability = Durability { rf: Some(self.rf), erasure, erasure_after_ms: Some(0) };
-        self.bucket = self.world.block_on(async move {
+        self.world.block_on(async move {
             controller.change_bucket(&bucket, BucketChange::Durability(durability)).await.expect("a change");
             let name = BucketName::new("bucket").expect("valid");
             controller.bucket(&name).expect("there")
-        });
+        })
     }
 
     /// Changes what the cluster thinks of a node's disk.
