@@ -10,7 +10,9 @@ use metadata::rows::{GroupRecord, GroupState, Replica, ReplicaState};
 use metadata::shard::KeyRange;
 use metadata::strip::{NewMember, StripRecord, StripState};
 use model_support::{Store, refused};
-use types::{DiskId, GroupId, StripId};
+use types::cluster::command::{ClusterCommand, NewDisk};
+use types::cluster::{Addresses, DiskState, KeyHash, NewNode, NodeStart};
+use types::{ClusterId, DiskId, GroupId, StripId, TokenId};
 
 const STRIP: StripId = StripId(0x57);
 const PARITY: [GroupId; 2] = [GroupId(101), GroupId(102)];
@@ -239,4 +241,80 @@ fn a_member_is_never_dropped_alone_and_a_strip_is_dissolved_when_its_groups_stan
     assert_sound(&store);
     let dropped = RootCommand::DropGroup { group: GroupId(0), generation: 5 };
     assert_eq!(store.root(dropped), Outcome::Done);
+}
+
+/// A cluster of six nodes, each with the disk of its number.
+fn with_nodes(store: &mut Store) {
+    let node = |key: u8| {
+        let addresses = Addresses { rpc: format!("host-{key}:7000"), ..Addresses::default() };
+        let start = NodeStart { incarnation: 1, version: 1, addresses, rack: None };
+        NewNode { key: KeyHash([key; 32]), start }
+    };
+    let disks = |id: u8| vec![NewDisk { id: DiskId(id.into()), total_bytes: 1 << 40 }];
+    let mut propose = |command| match store.root(RootCommand::Cluster(command)) {
+        Outcome::Map(_) => {}
+        other => panic!("{other:?}"),
+    };
+    propose(ClusterCommand::Init { cluster: ClusterId(7), node: node(1), disks: disks(1) });
+    for id in 2..=6 {
+        let (token, secret_sha256) = (TokenId(id.into()), [id; 32]);
+        propose(ClusterCommand::CreateToken { token, secret_sha256, expires_ms: u64::MAX });
+        propose(ClusterCommand::AddNode { token, secret_sha256, node: node(id), disks: disks(id) });
+    }
+}
+
+fn lose(store: &mut Store, disk: u64) {
+    let command = ClusterCommand::SetDiskState { disk: DiskId(disk), state: DiskState::Lost, at_epoch: None };
+    assert!(matches!(store.root(RootCommand::Cluster(command)), Outcome::Map(_)));
+}
+
+/// Four groups, each with replicas on the disk of its number and the next one's; parity on disks 5 and 6.
+fn begun_on_nodes() -> Store {
+    let mut store = settled();
+    with_nodes(&mut store);
+    for place in 0..4 {
+        let replicas = vec![replica(place + 1), replica(place % 4 + 2)];
+        store.root(RootCommand::SetReplicas { group: GroupId(place), generation: 2, replicas });
+    }
+    let RootCommand::BeginStrip { strip, mut data, parity } = begin() else { panic!() };
+    data.iter_mut().for_each(|member| member.generation = 3);
+    assert_eq!(store.root(RootCommand::BeginStrip { strip, data, parity }), Outcome::Done);
+    store
+}
+
+fn end_on(disks: [u64; 4]) -> RootCommand {
+    let kept = disks.map(|disk| (4, DiskId(disk))).to_vec();
+    RootCommand::EndStrip { strip: STRIP, kept, digests: (0..6).collect() }
+}
+
+#[test]
+fn a_strip_counts_only_on_distinct_nodes_with_disks_that_are_here() {
+    let mut store = begun_on_nodes();
+    assert_eq!(refused(store.root(end_on([1, 2, 3, 5]))), Refusal::Stale(None), "with parity on one node");
+    assert_eq!(refused(store.root(end_on([2, 2, 3, 4]))), Refusal::Stale(None), "two on one node");
+    lose(&mut store, 6);
+    assert_eq!(refused(store.root(end_on([1, 2, 3, 4]))), Refusal::Stale(None), "parity is lost");
+    let mut store = begun_on_nodes();
+    lose(&mut store, 3);
+    assert_eq!(refused(store.root(end_on([1, 2, 3, 4]))), Refusal::Stale(None), "a replica that is to stay is lost");
+    assert_eq!(group(&store, 0).replicas.len(), 2, "nothing was changed by halves");
+    let mut store = begun_on_nodes();
+    assert_eq!(store.root(end_on([1, 2, 3, 4])), Outcome::Done);
+    assert_sound(&store);
+}
+
+#[test]
+fn replicas_on_lost_disks_or_on_one_node_do_not_dissolve_a_strip() {
+    let mut store = begun_on_nodes();
+    store.root(end_on([1, 2, 3, 4]));
+    for place in 0..4 {
+        let replicas = vec![replica(place + 1), replica(place % 4 + 2)];
+        store.root(RootCommand::SetReplicas { group: GroupId(place), generation: 5, replicas });
+    }
+    let dissolve = RootCommand::DissolveStrip { strip: STRIP, data: vec![(6, 2); 4] };
+    lose(&mut store, 4);
+    assert!(matches!(refused(store.root(dissolve)), Refusal::Stale(Some(_))), "what is lost is no replica");
+    let dissolve = RootCommand::DissolveStrip { strip: STRIP, data: vec![(6, 1); 4] };
+    assert_eq!(store.root(dissolve), Outcome::Done);
+    assert_sound(&store);
 }

@@ -1,6 +1,8 @@
 //! Strips begin, end, are given up and dissolved, each by one entry that changes all of their groups or none (protocols.md 5, rule R65).
 //!
-//! What a strip freezes is decided here, at the moment the entry is applied: a frame that died a moment before is not in it.
+//! What a strip freezes is decided here, at the moment the entry is applied: a frame that died a moment before is not in it. So is, where
+//! there is a cluster map, whether the copies that something else is given up for are on disks that are there and on nodes of their own:
+//! whoever proposes has looked at the map before.
 
 use super::dead;
 use super::group::{FIRST_FRAME_OFFSET, expect, stale};
@@ -12,7 +14,7 @@ use crate::read::{ReadError, root};
 use crate::rows::{GroupRecord, GroupState, Replica, ReplicaState};
 use crate::strip::{self, NewMember, StripMember, StripPlace, StripRecord, StripState};
 use std::collections::BTreeSet;
-use types::{DiskId, GroupId, StripId};
+use types::{DiskId, GroupId, NodeId, StripId};
 
 /// Members that a strip may have; the field of the code has 256 elements.
 const MEMBERS_MAX: usize = 32;
@@ -109,10 +111,35 @@ pub(super) fn end(work: &mut Work<'_>, strip: StripId, kept: &[(u32, DiskId)], d
         record.generation += 1;
         work.draft.put(key::group(member.group), &record);
     }
+    if !is_spread(work, &row, kept)? {
+        return Err(Refusal::Stale(None).into());
+    }
     row.state = StripState::Encoded;
     row.digests = digests.to_vec();
     work.draft.put(key::strip(strip), &row);
     Ok(Outcome::Done)
+}
+
+/// Whether all members, data on the disks that are kept, are on nodes of their own and on disks that are here.
+fn is_spread(work: &Work<'_>, row: &StripRecord, kept: &[(u32, DiskId)]) -> Decision<bool> {
+    if root::cluster(&work.draft)?.is_none() {
+        return Ok(true);
+    }
+    let mut disks: Vec<DiskId> = kept.iter().map(|(_, disk)| *disk).collect();
+    for group in &row.parity {
+        let record = root::group(&work.draft, *group)?;
+        disks.extend(record.iter().flat_map(|record| &record.replicas).map(|replica| replica.disk));
+    }
+    Ok(disks.len() == row.k() + row.m() && nodes_of(work, &disks)?.len() == disks.len())
+}
+
+/// The nodes of those of the disks that are neither lost nor removed.
+fn nodes_of(work: &Work<'_>, disks: &[DiskId]) -> Decision<BTreeSet<NodeId>> {
+    let mut nodes = BTreeSet::new();
+    for disk in disks {
+        nodes.extend(root::disk(&work.draft, *disk)?.filter(|disk| disk.state.is_here()).map(|disk| disk.node));
+    }
+    Ok(nodes)
 }
 
 pub(super) fn abort(work: &mut Work<'_>, strip: StripId) -> Decision {
@@ -128,9 +155,13 @@ pub(super) fn dissolve(work: &mut Work<'_>, strip: StripId, data: &[(u32, u8)]) 
     if data.len() != row.k() {
         return Err(Refusal::Invalid("a generation for each data group".into()).into());
     }
+    let has_map = root::cluster(&work.draft)?.is_some();
     for (member, (generation, required)) in row.data.iter().zip(data) {
         let record = expect(work, member.group, *generation)?;
-        let whole = record.replicas.iter().filter(|replica| replica.state == ReplicaState::Whole).count();
+        let whole = record.replicas.iter().filter(|replica| replica.state == ReplicaState::Whole);
+        let disks: Vec<DiskId> = whole.map(|replica| replica.disk).collect();
+        // Two on one node stand for one.
+        let whole = if has_map { nodes_of(work, &disks)?.len() } else { disks.len() };
         let is_dead = dead::covers(&record.dead, FIRST_FRAME_OFFSET, record.length);
         if !is_dead && whole < usize::from((*required).max(1)) {
             return Err(stale(record).into());
