@@ -46,6 +46,11 @@ impl Access {
         (self.view)()
     }
 
+    /// Whether it is known which disks there are, so that copies are planned.
+    pub(crate) fn plans_copies(&self) -> bool {
+        !self.view().disks.is_empty()
+    }
+
     /// What is read after this is no older than this call: whatever was committed before it, by any node, is applied here.
     pub(crate) async fn barrier(&self) -> Result<(), CuratorError> {
         match &self.barrier {

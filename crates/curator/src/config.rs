@@ -40,6 +40,8 @@ pub struct Config {
     pub view: Arc<dyn Fn() -> View + Send + Sync>,
     /// The code of buckets that leave it to the cluster, if it has one, and the least milliseconds from a group's seal to its encoding.
     pub erasure: fn(&View) -> OfCluster,
+    /// Whether clients wait just now: background work slows down.
+    pub pressed: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// A linearizable moment.
@@ -63,6 +65,7 @@ impl Config {
             leads: Arc::new(|| true),
             view: Arc::new(View::default),
             erasure: by_cluster,
+            pressed: Arc::new(|| false),
         }
     }
 }

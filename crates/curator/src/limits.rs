@@ -68,3 +68,47 @@ pub const ENCODE_PERCENT: u64 = 80;
 pub const ENCODE_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A strip with a lost member for which no node is left is turned back into replicas after so long (protocols.md 12).
 pub const HOMELESS: Duration = Duration::from_secs(30 * 60);
+
+/// Tasks that a plan names for one node, the most urgent ones: at 1 s each more than an hour's work, at 80 bytes each 160 KiB.
+pub const PLANNED_TASKS: usize = 2048;
+/// What copies leave free on a disk: a tenth (rule R67), but of a large one no more than this. It is above what bytes of clients leave
+/// free, for those can go elsewhere; on a disk where they are still taken, copies that are missing are not refused.
+pub const KEPT_FREE_BYTES: u64 = 2 << 30;
+/// How often it is looked whether a node came or went: a rebuild begins within a second of the verdict.
+pub const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Tasks that end within so long are one change.
+pub const GATHER: Duration = Duration::from_millis(20);
+/// Least time between two plans: each reads all records.
+pub const PLAN_AGAIN: Duration = Duration::from_secs(1);
+/// Between two plans while only the records change.
+pub const PLAN_EVERY: Duration = Duration::from_secs(10);
+/// The same while copies are missing.
+pub const PLAN_SOON: Duration = Duration::from_secs(2);
+/// What may mend itself, or a surplus that the next failure may need, is let alone for so long (rules R54, R64).
+pub const RIPE: Duration = Duration::from_secs(60);
+/// A group whose task waits is left alone for so long.
+pub const TASK_PATIENCE: Duration = Duration::from_secs(5);
+/// Tasks of a node at once, each with two frames in memory at most: 8 MiB.
+pub const TASKS: usize = 4;
+/// The same while the limits are lifted.
+pub const TASKS_BOOSTED: usize = 8;
+/// Bytes a second of a node while copies are missing. A node of 10 TB is made anew by 9 others in 75 minutes at this pace.
+pub const URGENT_BYTES_PER_SECOND: u64 = 256 << 20;
+/// For policies that changed, and drains.
+pub const USUAL_BYTES_PER_SECOND: u64 = 128 << 20;
+/// For what can wait.
+pub const SLOW_BYTES_PER_SECOND: u64 = 32 << 20;
+/// What may be taken ahead.
+pub const PACE_BURST: Duration = Duration::from_millis(250);
+/// Between two looks at whether clients wait.
+pub const PACE_ADJUST: Duration = Duration::from_secs(1);
+/// Seconds that a rate is measured over.
+pub const PACE_MARKS: usize = 10;
+/// Appends that wait for a disk beyond which clients wait for background work.
+pub const PRESSED_QUEUE: usize = 32;
+/// Disks tried for one copy.
+pub const TARGETS_TRIED: usize = 2;
+/// A copy that no record names is waited for so long: 64 MiB take a minute at the slowest pace.
+pub const UNNAMED_KEPT: Duration = Duration::from_secs(3600);
+/// How long the file of a surplus copy is kept, unless space is short before.
+pub const SURPLUS_KEPT: Duration = Duration::from_secs(3600);

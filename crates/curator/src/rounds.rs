@@ -131,6 +131,8 @@ pub struct Rounds {
     turn: tokio::sync::Mutex<State>,
     status: Mutex<Status>,
     stopping: AtomicBool,
+    /// Files are compared with the records although that is not due.
+    compare_again: AtomicBool,
 }
 
 #[derive(Default)]
@@ -154,6 +156,7 @@ struct State {
     pass_began: Option<Duration>,
     forgot: Option<Duration>,
     watched: files::Watched,
+    to_come: files::ToCome,
     /// What there was when a round last found nothing to do.
     quiet_at: Option<Seen>,
 }
@@ -194,6 +197,7 @@ impl Rounds {
             turn: tokio::sync::Mutex::new(State::default()),
             status: Mutex::default(),
             stopping: AtomicBool::new(false),
+            compare_again: AtomicBool::new(false),
         }
     }
 
@@ -264,7 +268,12 @@ impl Rounds {
     fn compare_is_due(&self, state: &State) -> bool {
         let again =
             |at: Duration| self.access.disks().is_clustered() && self.access.now() >= at + limits::COMPARE_EVERY;
-        state.compared.is_none_or(again)
+        state.compared.is_none_or(again) || self.compare_again.load(Ordering::Relaxed)
+    }
+
+    /// The next round compares the files of this node with the records.
+    pub fn compare_again(&self) {
+        self.compare_again.store(true, Ordering::Relaxed);
     }
 
     fn seen(&self) -> Seen {
@@ -285,7 +294,8 @@ impl Rounds {
             first.note(seal::seal(access, config, &mut state.sealing, &mut state.repairs, report).await)?;
         }
         if self.compare_is_due(state) {
-            let compared = files::compare(access, &mut state.repairs, report).await;
+            self.compare_again.store(false, Ordering::Relaxed);
+            let compared = files::compare(access, &mut state.repairs, &mut state.to_come, report).await;
             if compared.is_ok() {
                 state.compared = Some(access.now());
             }
@@ -388,6 +398,7 @@ impl Rounds {
 
     /// Remembered Completes that are old enough are forgotten.
     async fn forget(&self, state: &mut State) -> Result<(), CuratorError> {
+        files::make_room(&self.access).await;
         let now = self.access.now();
         if state.forgot.is_some_and(|at| now < at + limits::FORGET_EVERY) {
             return Ok(());
@@ -418,7 +429,8 @@ impl Rounds {
         let total = scrub::total_bytes(&self.access).await?;
         {
             let mut state = self.take_turn().await?;
-            files::compare(&self.access, &mut state.repairs, &mut compared).await?;
+            let State { repairs, to_come, .. } = &mut *state;
+            files::compare(&self.access, repairs, to_come, &mut compared).await?;
             for group in state.repairs.groups() {
                 self.scrub_repair(&mut state, group, &mut report).await?;
             }

@@ -299,7 +299,8 @@ pub enum RootCommand {
         /// Generation expected.
         generation: u32,
     },
-    /// Compare-and-set Sealing → Sealed (or a late answer: the length only grows, never once settled).
+    /// Compare-and-set Sealing → Sealed (or a late answer: the length only grows, never once settled; generation + 1 if it says
+    /// anything new).
     EndSeal {
         /// Group.
         group: GroupId,

@@ -225,6 +225,12 @@ impl Controller {
         seal::seal_group(proposer, (&config.disks, &config.env.timers), group, generation, contents).await
     }
 
+    /// This node goes on in other groups than this one, for a disk of it is down: it is sealed when its uploads have ended, or, asked for
+    /// a second time, at once. False: this node has no such group open. For the curator.
+    pub fn leave_group(&self, group: GroupId) -> bool {
+        self.inner.groups.leave(group)
+    }
+
     /// The node's metadata.
     pub fn metadata(&self) -> &Metadata {
         &self.inner.config.metadata

@@ -3,11 +3,11 @@
 //! Promises: nothing is deleted on local evidence (rules R24, R58); if suspiciously many files are unnamed, nothing is even set
 //! aside. The records are read after the files were listed, behind a barrier: a file's record is committed before the file is made, so
 //! a view of the records that is not older than the listing names every file that any record will ever name, but for copies that are
-//! being made. A copy has a generation above the record's until the record names it, so in a cluster such files are let alone; one
-//! that is not above can never be named any more. Only the node that has a disk judges its files. Quarantined files are purged after
-//! their days. Refuses to know: what is in the files.
+//! being made. A copy has a generation above the record's until the record names it, so in a cluster such files are let alone for an
+//! hour, and then the record is led past them; one that is not above can never be named any more. Only the node that has a disk judges its files. Quarantined files are purged after
+//! their days, surplus copies after an hour or when space is short. Refuses to know: what is in the files.
 
-use super::repair::Repairs;
+use super::repair::{self, Repairs};
 use crate::access::Access;
 use crate::config::Config;
 use crate::error::CuratorError;
@@ -23,6 +23,9 @@ use replicas::Replica;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{DiskId, GroupId};
+
+/// Why the file of a copy that nobody needs was set aside.
+pub(crate) const SURPLUS: &str = "a surplus copy";
 
 /// Group and file generation.
 type FileKey = (GroupId, u32);
@@ -50,12 +53,40 @@ impl Names {
         let to_come = copies && self.generations.get(&group).is_some_and(|record| generation > *record);
         !named && !to_come
     }
+
+    /// Whether the file is a copy that its record does not name yet.
+    fn is_to_come(&self, disk: DiskId, key: FileKey) -> bool {
+        let named = self.disks.get(&disk).is_some_and(|named| named.contains_key(&key));
+        !named && !self.is_strange(disk, key, true)
+    }
+}
+
+/// Copies that no record names yet, and since when they are there. Whoever made one switches the record within seconds, or died.
+#[derive(Default)]
+pub(crate) struct ToCome {
+    since: BTreeMap<(DiskId, FileKey), Duration>,
+}
+
+impl ToCome {
+    /// Takes up what is there now; gives the groups whose copies have waited too long.
+    fn note(&mut self, now: Duration, there: BTreeSet<(DiskId, FileKey)>) -> BTreeSet<GroupId> {
+        self.since.retain(|file, _| there.contains(file));
+        let mut old = BTreeSet::new();
+        for file in there {
+            let since = *self.since.entry(file).or_insert(now);
+            if now.saturating_sub(since) >= limits::UNNAMED_KEPT {
+                old.insert(file.1.0);
+            }
+        }
+        old
+    }
 }
 
 /// Compares every disk's files with the records; at the start, for later files are made and dropped by record.
 pub(crate) async fn compare(
     access: &Access,
     repairs: &mut Repairs,
+    to_come: &mut ToCome,
     report: &mut RoundReport,
 ) -> Result<(), CuratorError> {
     // Listed first: whatever is there has its record already, for the record is committed before the file is made.
@@ -64,7 +95,10 @@ pub(crate) async fn compare(
     let named = access.read(named).await?;
     // On a node alone whoever has the turn has seen every copy that was begun before.
     let copies = access.disks().is_clustered();
+    let mut unnamed_yet = BTreeSet::new();
     for (disk, there) in listed {
+        let waits = there.iter().filter(|key| copies && named.is_to_come(disk.id(), **key));
+        unnamed_yet.extend(waits.map(|key| (disk.id(), *key)));
         let strange = |key: &&FileKey| named.is_strange(disk.id(), **key, copies);
         let unnamed: Vec<FileKey> = there.iter().filter(strange).copied().collect();
         set_aside(&disk, there.len(), &unnamed, report).await;
@@ -76,7 +110,21 @@ pub(crate) async fn compare(
             }
         }
     }
+    for group in to_come.note(access.now(), unnamed_yet) {
+        pass_by(access, group).await?;
+    }
     Ok(())
+}
+
+/// Raises a record's generation, so that it can never come to name a copy whose maker died: the next comparison sets the file aside.
+async fn pass_by(access: &Access, group: GroupId) -> Result<(), CuratorError> {
+    match access.group(group).await? {
+        Some(record) if record.state == GroupState::Sealed => match repair::claim(access, group, &record).await {
+            Err(error) if !error.is_local() => Err(error),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
 }
 
 /// The files on a disk.
@@ -173,13 +221,29 @@ pub(crate) async fn purge(access: &Access, config: &Config, watched: &mut Watche
         };
         watched.forget_others(disk.id(), &files);
         for file in files {
-            if !watched.is_over(disk.id(), &file, now, config.quarantine) {
-                continue;
+            let kept =
+                if file.reason == SURPLUS { limits::SURPLUS_KEPT.min(config.quarantine) } else { config.quarantine };
+            if watched.is_over(disk.id(), &file, now, kept) {
+                purge_one(disk, &file).await;
             }
-            match disk.purge(&file.name).await {
-                Ok(()) => tracing::info!(disk = %disk.id(), file = file.name, "purged from quarantine"),
-                Err(error) => tracing::warn!(disk = %disk.id(), file = file.name, %error, "not purged"),
-            }
+        }
+    }
+}
+
+async fn purge_one(disk: &DiskStore, file: &Quarantined) {
+    match disk.purge(&file.name).await {
+        Ok(()) => tracing::info!(disk = %disk.id(), file = file.name, "purged from quarantine"),
+        Err(error) => tracing::warn!(disk = %disk.id(), file = file.name, %error, "not purged"),
+    }
+}
+
+/// On a disk that gets full, what surplus copies left is not kept any longer: those that stayed were proved (rule R33).
+pub(crate) async fn make_room(access: &Access) {
+    for disk in access.disks().local().iter() {
+        let is_full = disk.space().is_ok_and(|space| space.free_bytes < space.total_bytes / 10);
+        let files = if is_full { disk.quarantined().await.unwrap_or_default() } else { Vec::new() };
+        for file in files.iter().filter(|file| file.reason == SURPLUS) {
+            purge_one(disk, file).await;
         }
     }
 }

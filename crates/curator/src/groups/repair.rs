@@ -15,6 +15,7 @@ use crate::error::CuratorError;
 use crate::ranges::{self, FIRST};
 use crate::rounds::RoundReport;
 use crate::strips::rebuild;
+use crate::view::DiskView;
 use env::disk::is_transient;
 use extent_store::{CopyError, Frame, FrameAddress, ReadError};
 use metadata::command::{Outcome, RootCommand};
@@ -87,12 +88,12 @@ pub(crate) enum Repaired {
 }
 
 /// A frame that the copy must have.
-struct Wanted {
-    offset: u64,
-    home: Home,
-    content: ContentId,
-    index: u32,
-    payload_bytes: u32,
+pub(crate) struct Wanted {
+    pub(crate) offset: u64,
+    pub(crate) home: Home,
+    pub(crate) content: ContentId,
+    pub(crate) index: u32,
+    pub(crate) payload_bytes: u32,
 }
 
 /// Replaces what is bad of the group on these disks. A group that is still open is sealed if it is tried `again`: until then its
@@ -169,7 +170,7 @@ async fn replace_bad(
 }
 
 /// Until a group is settled damage may have made the fence answer too little. The end of what is owned beyond, if anything is.
-async fn owned_beyond(
+pub(crate) async fn owned_beyond(
     access: &Access,
     group: GroupId,
     record: &GroupRecord,
@@ -197,7 +198,7 @@ async fn owned_beyond(
 }
 
 /// What stands below the length and is not dead. `Err`: owned extents for which no replica has even a header.
-async fn wanted(
+pub(crate) async fn wanted(
     access: &Access,
     group: GroupId,
     record: &GroupRecord,
@@ -275,7 +276,7 @@ async fn first_bad(
 }
 
 /// The frame, verified in full, from that replica; `None` if it does not have it. An error if that cannot be told just now.
-async fn read(
+pub(crate) async fn read(
     access: &Access,
     group: GroupId,
     replica: &Replica,
@@ -363,8 +364,11 @@ async fn targets(access: &Access, record: &GroupRecord, old: &Replica) -> Vec<Di
     let taken: BTreeSet<_> = others.filter_map(|r| disks.get(r.disk)).map(|disk| disk.node()).collect();
     let several = disks.nodes().len() > 1;
     let shared_before = disks.get(old.disk).is_some_and(|disk| taken.contains(&disk.node()));
+    let view = access.view();
+    let takes = |disk: &Disk| view.disks.is_empty() || view.disk(disk.id()).is_some_and(DiskView::takes_copies);
     let mut others = Vec::new();
-    for disk in disks.all().into_iter().filter(|disk| !record.replicas.iter().any(|r| r.disk == disk.id())) {
+    let free = |disk: &Disk| takes(disk) && !record.replicas.iter().any(|r| r.disk == disk.id());
+    for disk in disks.all().into_iter().filter(free) {
         let shares = several && taken.contains(&disk.node());
         if disk.is_silent() || (shares && !shared_before) {
             continue;
@@ -373,7 +377,7 @@ async fn targets(access: &Access, record: &GroupRecord, old: &Replica) -> Vec<Di
         others.push((shares, disk.is_suspect(), Reverse(free), disk));
     }
     others.sort_by_key(|(shares, suspect, free, disk)| (*shares, *suspect, *free, disk.id()));
-    let same = disks.get(old.disk).filter(|disk| !disk.is_silent());
+    let same = disks.get(old.disk).filter(|disk| !disk.is_silent() && takes(disk));
     let others = others.into_iter().map(|(.., disk)| disk);
     match same {
         Some(disk) if disk.is_suspect() => others.chain([disk]).collect(),

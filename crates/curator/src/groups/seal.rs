@@ -43,9 +43,9 @@ pub(crate) async fn seal(
     report: &mut RoundReport,
 ) -> Result<(), CuratorError> {
     fence_removed(access).await?;
-    let lost = lost(access).await?;
+    let (lost, planned) = (lost(access).await?, access.plans_copies());
     let view = (config.view)();
-    let due = access.read(move |read| due(read, &lost, &view)).await?;
+    let due = access.read(move |read| due(read, &lost, planned, &view)).await?;
     let now = access.now();
     let unsealed = due.unsealed.into_iter().filter(|(group, _)| !patience.waits(*group, now));
     for (group, generation) in unsealed.take(limits::GROUPS_PER_ROUND).collect::<Vec<_>>() {
@@ -91,7 +91,8 @@ async fn lost(access: &Access) -> Result<BTreeSet<DiskId>, CuratorError> {
         .await
 }
 
-fn due(read: &dyn Read, lost: &BTreeSet<DiskId>, view: &View) -> Result<Due, ReadError> {
+/// Where copies are planned, those of lost disks are made anew by all nodes at once; what is left here is what has no copy elsewhere.
+fn due(read: &dyn Read, lost: &BTreeSet<DiskId>, planned: bool, view: &View) -> Result<Due, ReadError> {
     let is_gone = |r: &Replica| lost.contains(&r.disk) || view.is_lost(r.disk) || is_down(view, r.disk);
     let mut due = Due::default();
     for row in root::groups(read) {
@@ -105,8 +106,10 @@ fn due(read: &dyn Read, lost: &BTreeSet<DiskId>, view: &View) -> Result<Due, Rea
                 }
             }
             GroupState::Sealed => {
+                let is_lost = |r: &Replica| lost.contains(&r.disk);
+                let mine = !planned || record.replicas.iter().all(is_lost);
                 let short = |r: &&Replica| {
-                    lost.contains(&r.disk) || matches!(r.state, ReplicaState::Holds(bytes) if bytes < record.length)
+                    (mine && is_lost(r)) || matches!(r.state, ReplicaState::Holds(bytes) if bytes < record.length)
                 };
                 due.short.extend(record.replicas.iter().filter(short).map(|r| (group, r.disk)));
                 if record.replicas.iter().any(is_unanswered) {
@@ -164,7 +167,7 @@ async fn ask_again(
     for replica in record.replicas.iter().filter(|r| is_unanswered(r)) {
         let Some(disk) = access.disks().get(replica.disk) else {
             // A start goes on without a disk only if the operator says that it is lost, and so does the map: it will never answer.
-            if access.disks().whereabouts(replica.disk) == Whereabouts::Lost {
+            if !access.plans_copies() && access.disks().whereabouts(replica.disk) == Whereabouts::Lost {
                 repairs.add(group, replica.disk);
             }
             continue;

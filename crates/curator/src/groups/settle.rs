@@ -30,7 +30,7 @@ pub(crate) struct Breaker {
 }
 
 /// What became of one group.
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Settled.
     Settled,
     /// The record changed or the length was raised: the next round goes on.
@@ -236,7 +236,7 @@ fn dead_of(record: &GroupRecord, found: &Found, live: &Ranges) -> Ranges {
 
 /// A content names extents beyond the length: damage before them made the fence answer too little. They were acknowledged, so
 /// the length is raised as by a late answer (protocols.md 1); scrub finds the damage.
-pub(super) async fn raise(
+pub(crate) async fn raise(
     access: &Access,
     group: GroupId,
     record: &GroupRecord,

@@ -182,7 +182,7 @@ async fn write_and_prove(
     for (record, kept) in before.groups.iter().zip(&chosen.data) {
         for replica in record.replicas.iter().filter(|replica| replica.disk != kept.disk) {
             if let Some(disk) = access.disks().get(replica.disk) {
-                files::quarantine(&disk, kept.group, replica.file_generation, "parity stands for it", report).await;
+                files::quarantine(&disk, kept.group, replica.file_generation, files::SURPLUS, report).await;
             }
         }
     }

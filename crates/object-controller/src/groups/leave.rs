@@ -8,8 +8,8 @@ use super::{Groups, OpenGroup, Requirement};
 use replicas::Replica;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use types::DiskId;
 use types::cluster::{DiskState, Map, NodeState};
+use types::{DiskId, GroupId};
 
 impl Groups {
     /// To be called every few seconds: groups with a replica on a disk that drains, whose node drains or is in maintenance, or whose
@@ -34,6 +34,21 @@ impl Groups {
         for group in closed {
             self.close_full(group);
         }
+    }
+
+    /// Nothing more goes into this group of ours; it is sealed when its uploads have ended, or, if it was left before, now. False: it is
+    /// none of ours, or on its way to being sealed.
+    pub(crate) fn leave(self: &Arc<Self>, id: GroupId) -> bool {
+        let open = self.state.lock().open.extract_if(.., |group| group.id() == id).next();
+        if let Some(group) = open {
+            self.close_full(group);
+            return true;
+        }
+        let waiting = self.state.lock().unsealed.iter().find(|g| g.id() == id && !g.has_ended()).cloned();
+        if let Some(group) = &waiting {
+            self.give_up(group);
+        }
+        waiting.is_some()
     }
 }
 
