@@ -66,6 +66,7 @@ pub async fn serve<S: ObjectStore>(
         .route("/v1/users", get(list_users).post(create_user))
         .route("/v1/users/{name}", axum::routing::delete(delete_user))
         .merge(crate::manage::routes())
+        .merge(crate::curator::routes())
         .with_state(config);
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).with_graceful_shutdown(shutdown).await

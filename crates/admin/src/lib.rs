@@ -6,10 +6,11 @@
 
 mod api;
 mod auth;
+mod curator;
 mod latency;
 mod manage;
 pub mod metrics;
 pub mod operations;
 
 pub use api::{AdminConfig, serve};
-pub use operations::{Operations, Progress};
+pub use operations::{CuratorAsk, Operations, Progress};

@@ -94,6 +94,25 @@ pub type Managed<'a> = Pin<Box<dyn Future<Output = Result<Value, Refused>> + Sen
 /// A boxed future of the answer's JSON.
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value, String>> + Send + 'a>>;
 
+/// What is asked of the curators of all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CuratorAsk {
+    /// How redundancy stands.
+    Status,
+    /// The tasks, the most urgent first.
+    Tasks,
+    /// Plan anew; if `full`, compare all files with the records.
+    Scan {
+        /// See above.
+        full: bool,
+    },
+    /// Lift the limits of background work.
+    Boost {
+        /// For so long.
+        seconds: u64,
+    },
+}
+
 /// A node that can be asked. Long work reports progress and stops when the receiver is gone.
 pub trait Operations: Send + Sync + 'static {
     /// Answers requests with right bytes.
@@ -112,6 +131,8 @@ pub trait Operations: Send + Sync + 'static {
     fn join_token(&self, valid_seconds: u64) -> Answer<'_>;
     /// Looks at or changes buckets, nodes, disks; says where an object lies.
     fn manage(&self, wanted: Manage) -> Managed<'_>;
+    /// What the curator does, or shall do, about copies: on all nodes.
+    fn curator(&self, ask: CuratorAsk) -> Answer<'_>;
     /// Gauges, and counters (names in `_total`), that are read when metrics are asked for: name, help, value.
     fn gauges(&self) -> Vec<(&'static str, &'static str, f64)>;
 }

@@ -35,6 +35,7 @@ pub async fn run(args: AdminArgs, now_ms: u64) -> Result<ExitCode, Failure> {
             print(&done, args.json, show_tree);
             Ok(ExitCode::SUCCESS)
         }
+        AdminCommand::Curator(command) => crate::admin_curator::run(&client, command, args.json).await,
         AdminCommand::User(command) => user(&client, command, args.json).await,
         AdminCommand::Bucket(command) => manage::bucket(&client, command, args.json).await,
         AdminCommand::Node(command) => manage::node(&client, command, args.json).await,
@@ -81,7 +82,8 @@ fn verdict(report: Value, as_json: bool) -> Result<ExitCode, Failure> {
     Ok(if report["ok"] == Value::Bool(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(value: &Value, as_json: bool, show: impl FnOnce(&Value) -> String) {
+/// For people, or as a line of JSON.
+pub fn print(value: &Value, as_json: bool, show: impl FnOnce(&Value) -> String) {
     use std::io::Write as _;
     let text = if as_json { format!("{value}\n") } else { show(value) };
     let _ = std::io::stdout().write_all(text.as_bytes());
@@ -135,15 +137,22 @@ fn show_tree(value: &Value) -> String {
     text
 }
 
-struct Client {
+/// Who asks the admin port.
+pub struct Client {
     address: String,
     keys: RootKeys,
     now_ms: u64,
 }
 
 impl Client {
+    /// The same as of this moment: a signature is good for some minutes.
+    pub fn now(&self) -> Client {
+        let now_ms = env::Env::system(1).clock.wall_ms();
+        Client { address: self.address.clone(), keys: self.keys.clone(), now_ms }
+    }
+
     /// One request; lines of progress move a bar (unless the answer goes to a program), the last line is the result.
-    async fn ask(&self, method: Method, path: &str, body: Option<Value>, quiet: bool) -> Result<Value, Failure> {
+    pub async fn ask(&self, method: Method, path: &str, body: Option<Value>, quiet: bool) -> Result<Value, Failure> {
         let address = self.address.trim_start_matches("http://").trim_end_matches('/');
         let stream = tokio::net::TcpStream::connect(address).await.map_err(|e| {
             format!("cannot reach the admin port at {address}: {e}; is the server running, and is --admin its address?")

@@ -4,6 +4,7 @@ mod manage;
 
 pub use manage::{BucketCommand, DiskCommand, NodeCommand, ObjectCommand, SetDurability};
 
+use crate::admin_curator::CuratorCommand;
 use ::balancer::NodeAddress;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
@@ -150,6 +151,9 @@ pub enum AdminCommand {
     /// Where an object lies.
     #[command(subcommand)]
     Object(ObjectCommand),
+    /// Copies: how many there are, and what is done about them.
+    #[command(subcommand)]
+    Curator(CuratorCommand),
 }
 
 #[derive(Subcommand)]

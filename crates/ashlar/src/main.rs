@@ -1,6 +1,7 @@
 //! The binary: reads the command line, wires the crates together, holds no logic of its own.
 
 mod admin_client;
+mod admin_curator;
 mod allocator;
 mod balancer;
 mod banner;
@@ -14,6 +15,7 @@ mod inspect;
 mod manage;
 mod memory;
 mod node;
+mod pressure;
 mod server;
 mod signals;
 mod sizes;

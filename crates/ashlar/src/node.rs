@@ -1,9 +1,9 @@
 //! A running node, as the admin port sees it.
 
-use crate::cluster::{Gate, MapWatch, Running, Viewer};
+use crate::cluster::{Curators, Gate, MapWatch, Running, Viewer};
 use crate::manage::Manager;
-use admin::Operations;
 use admin::operations::{Answer, Manage, Managed, Progress};
+use admin::{CuratorAsk, Operations};
 use cluster::operator::make_token;
 use curator::Curator;
 use env::Env;
@@ -32,7 +32,8 @@ pub struct Node {
     /// Lost disks, as of the start.
     missing: Vec<DiskId>,
     controller: Arc<Controller>,
-    curator: Curator,
+    curator: Arc<Curator>,
+    curators: Curators,
     /// What its operator should change, as of the start.
     warnings: Vec<String>,
     /// Among the others; taken at the end.
@@ -50,7 +51,7 @@ impl Node {
         metadata: Metadata,
         missing: Vec<DiskId>,
         controller: Controller,
-        curator: Curator,
+        curators: Curators,
         warnings: Vec<String>,
         (running, viewer): (Running, Arc<Viewer>),
     ) -> Node {
@@ -65,7 +66,22 @@ impl Node {
             erasure: curator::Config::new(env.clone()).erasure,
         };
         let (map, gate, running) = (running.map().clone(), running.gate(), Mutex::new(Some(running)));
-        Node { cluster, env, started, metadata, missing, controller, curator, warnings, running, map, gate, manager }
+        let curator = curators.own();
+        Node {
+            cluster,
+            env,
+            started,
+            metadata,
+            missing,
+            controller,
+            curator,
+            curators,
+            warnings,
+            running,
+            map,
+            gate,
+            manager,
+        }
     }
 
     /// Its controller.
@@ -262,6 +278,10 @@ impl Operations for Node {
         Box::pin(self.manager.manage(wanted))
     }
 
+    fn curator(&self, ask: CuratorAsk) -> Answer<'_> {
+        Box::pin(self.curators.answer(ask))
+    }
+
     fn gauges(&self) -> Vec<(&'static str, &'static str, f64)> {
         let stats = self.metadata.stats();
         let mut free = 0;
@@ -280,7 +300,7 @@ impl Operations for Node {
             }
         }
         let log_syncs: u64 = stats.logs.values().map(|log| log.syncs).sum();
-        vec![
+        let mut gauges = vec![
             ("disk_free_bytes", "Free bytes of all data folders", free as f64),
             ("disk_total_bytes", "Bytes of all data folders", total as f64),
             ("data_syncs", "fdatasync calls on extent groups since the start", health.syncs as f64),
@@ -336,6 +356,8 @@ impl Operations for Node {
                 "Pieces of background work that panicked since the start: each is a bug to be reported",
                 self.controller.panicked_stories() as f64,
             ),
-        ]
+        ];
+        gauges.extend(self.curators.gauges());
+        gauges
     }
 }

@@ -8,6 +8,7 @@ use crate::cluster::{Fabric, Reach, Viewer};
 use crate::credentials::{self, RootKeys};
 use crate::memory::Budget;
 use crate::node::Node;
+use crate::pressure::Pressure;
 use admin::metrics::Metrics;
 use admin::{AdminConfig, Operations};
 use cluster::identity::file::{self, NodeFile};
@@ -169,11 +170,13 @@ async fn open_node(
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
+    let pressure = Arc::new(Pressure::default());
     let opened = {
+        let syncs = SyncTimes { metrics, pressure: pressure.clone() };
         let (args, env, read_buffers) = (args.clone(), env.clone(), read_buffers.clone());
         let directory = directory.clone();
         tokio::task::spawn_blocking(move || {
-            open_disks(&args, &env, &folders, &budget, read_buffers, directory, metrics, (peers, birth))
+            open_disks(&args, &env, &folders, &budget, read_buffers, directory, syncs, (peers, birth))
         })
         .await??
     };
@@ -212,9 +215,10 @@ async fn open_node(
     let lost = opened.missing.iter().chain(&args.lost_disks).copied().collect();
     running.go_on(&controller, &disks, &lost, reach).await?;
     let viewer = Arc::new(running.viewer(&replicas, &copies));
-    let curator = curator::Curator::start(controller.clone(), curator_config(args, &controller, viewer.clone(), &env));
+    let config = curator_config(args, &controller, (viewer.clone(), pressure), &env);
+    let curators = running.join_curators(curator::Curator::start(controller.clone(), config));
     let among = (running, viewer);
-    let node = Node::new(cluster, env, opened.metadata, opened.missing, controller, curator, warnings, among);
+    let node = Node::new(cluster, env, opened.metadata, opened.missing, controller, curators, warnings, among);
     Ok((Arc::new(node), keys, made))
 }
 
@@ -275,12 +279,18 @@ async fn caught_up(metadata: &Metadata) {
     }
 }
 
-fn curator_config(args: &ServerArgs, controller: &Controller, viewer: Arc<Viewer>, env: &Env) -> curator::Config {
+fn curator_config(
+    args: &ServerArgs,
+    controller: &Controller,
+    (viewer, pressure): (Arc<Viewer>, Arc<Pressure>),
+    env: &Env,
+) -> curator::Config {
     let caretaker = controller.clone();
     curator::Config {
         reclaim_delay: Duration::from_millis(args.reclaim_delay),
         leads: Arc::new(move || caretaker.is_caretaker()),
         view: Arc::new(move || viewer.view()),
+        pressed: Arc::new(move || pressure.is_high()),
         ..curator::Config::new(env.clone())
     }
 }
@@ -299,10 +309,10 @@ fn open_disks(
     budget: &Budget,
     read_buffers: BufPool,
     directory: Arc<Directory>,
-    metrics: Arc<Metrics>,
+    syncs: SyncTimes,
     others: (Arc<dyn Peers>, Birth),
 ) -> Result<Opened, Failure> {
-    let metadata = open_metadata(args, env, folders, budget, directory, metrics.clone(), others)?;
+    let metadata = open_metadata(args, env, folders, budget, directory, syncs.clone(), others)?;
     let missing = folders.judge_named(&disks_of_groups(&metadata)?)?;
     for disk in &missing {
         tracing::error!(%disk, "a disk is lost: what is on it alone cannot be read, what has copies has one less");
@@ -314,7 +324,7 @@ fn open_disks(
     for (folder, identity) in folders.folders.iter().zip(identities) {
         let mut config = StoreConfig::new(read_buffers.clone());
         config.group_bytes = args.group_size;
-        config.observer = Some(Arc::new(SyncTimes(metrics.clone())));
+        config.observer = Some(Arc::new(syncs.clone()));
         let (store, _) = DiskStore::open(env, folder.disk.clone() as Arc<dyn Disk>, identity, config)
             .map_err(|e| format!("data folder {}: {e}", folder.path.display()))?;
         stores.push(store);
@@ -341,7 +351,7 @@ fn open_metadata(
     folders: &birth::Folders,
     budget: &Budget,
     directory: Arc<Directory>,
-    metrics: Arc<Metrics>,
+    syncs: SyncTimes,
     (peers, birth): (Arc<dyn Peers>, Birth),
 ) -> Result<Metadata, Failure> {
     let disks = folders.metadata_disks(args.rf)?;
@@ -355,7 +365,7 @@ fn open_metadata(
     config.object_cache_bytes = budget.object_cache_bytes;
     config.memtable_bytes = budget.memtable_bytes;
     crate::sizes::fit(&mut config);
-    config.observer = Some(Arc::new(move |took: Duration| metrics.observe_sync(took.as_secs_f64())));
+    config.observer = Some(Arc::new(move |took: Duration| extent_store::Observer::synced(&syncs, took, 0)));
     let machine = Box::new(metadata::apply::Schema::new(directory));
     Metadata::open(config, machine).map_err(|e| match e {
         StartError::Set(_) => format!(
@@ -367,11 +377,17 @@ fn open_metadata(
     })
 }
 
-struct SyncTimes(Arc<Metrics>);
+/// Told of every sync. Cheap to clone.
+#[derive(Clone)]
+struct SyncTimes {
+    metrics: Arc<Metrics>,
+    pressure: Arc<Pressure>,
+}
 
 impl extent_store::Observer for SyncTimes {
     fn synced(&self, took: Duration, _appends: usize) {
-        self.0.observe_sync(took.as_secs_f64());
+        self.metrics.observe_sync(took.as_secs_f64());
+        self.pressure.synced(took);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Promises: a node takes part under the identity that its folders hold, and under no other; what it tells the cluster of itself at
 //! its start is committed before it serves clients. Refuses to know: S3, extents.
 
+mod curators;
 mod health;
 pub mod join;
 mod late;
@@ -13,6 +14,7 @@ mod raft;
 mod root;
 mod tasks;
 
+pub use curators::Curators;
 pub use health::Viewer;
 pub use map::MapWatch;
 pub use root::Gate;
@@ -23,6 +25,7 @@ use cluster::detector::Me;
 use cluster::heartbeats::{self, ClusterService, Heartbeats};
 use cluster::identity::file::NodeFile;
 use cluster::root::{Root, Started, StartedDisk, announce, change};
+use curator::Curator;
 use env::Env;
 use env::buf::BufPool;
 use extent_store::StoreSet;
@@ -68,6 +71,7 @@ pub struct Fabric {
     raft: Late,
     gateway: Late,
     disks: Late,
+    curator: Late,
     gate: Gate,
     heartbeats: Heartbeats,
 }
@@ -85,11 +89,13 @@ impl Fabric {
     pub fn new(place: Place, file: NodeFile, memory: usize, env: &Env) -> Result<Fabric, String> {
         let map = MapWatch::default();
         let (raft, gateway, disks, late) = (Late::default(), Late::default(), Late::default(), Late::default());
+        let curator = Late::default();
         let handlers = Handlers::new()
             .with(raft::SERVICE, Arc::new(raft.clone()))
             .with(nodes::SERVICE, Arc::new(gateway.clone()))
             .with(DISKS, Arc::new(disks.clone()))
-            .with(heartbeats::SERVICE, Arc::new(late.clone()));
+            .with(heartbeats::SERVICE, Arc::new(late.clone()))
+            .with(curators::SERVICE, Arc::new(curator.clone()));
         let tcp = TcpConfig {
             node: place.node,
             identity: file.key.tls(),
@@ -107,7 +113,7 @@ impl Fabric {
         let service = ClusterService::new(heartbeats.clone(), file.key.hash());
         late.connect(Arc::new(service));
         let env = env.clone();
-        Ok(Fabric { place, file, env, map, tcp, handlers, transport, raft, gateway, disks, gate, heartbeats })
+        Ok(Fabric { place, file, env, map, tcp, handlers, transport, raft, gateway, disks, curator, gate, heartbeats })
     }
 
     /// Takes the map that the cluster gave.
@@ -351,6 +357,13 @@ impl Running {
             }
         }
         Ok(())
+    }
+
+    /// The curator of this node among those of the others, which may ask it from now on.
+    pub fn join_curators(&self, curator: Curator) -> Curators {
+        let curators = Curators::new(self.fabric.place.node, curator, self.link.clone());
+        self.fabric.curator.connect(Arc::new(curators.clone()));
+        curators
     }
 
     /// Root, for what an operator wants of the cluster.

@@ -4,8 +4,9 @@
 //! aside. The records are read after the files were listed, behind a barrier: a file's record is committed before the file is made, so
 //! a view of the records that is not older than the listing names every file that any record will ever name, but for copies that are
 //! being made. A copy has a generation above the record's until the record names it, so in a cluster such files are let alone for an
-//! hour, and then the record is led past them; one that is not above can never be named any more. Only the node that has a disk judges its files. Quarantined files are purged after
-//! their days, surplus copies after an hour or when space is short. Refuses to know: what is in the files.
+//! hour, and then the record is led past them; one that is not above can never be named any more. Only the node that has a disk judges
+//! its files. Quarantined files are purged after their days, surplus copies after an hour or when space is short.
+//! Refuses to know: what is in the files.
 
 use super::repair::{self, Repairs};
 use crate::access::Access;

@@ -339,7 +339,7 @@ fn start(world: &SimWorld, net: &Arc<Net>, node: DiskNode, rf: u8, view: &Arc<Mu
     };
     let controller = world.block_on(Controller::open(config)).expect("the controller opens");
     let mut config = Config::new(env);
-    (config.reclaim_delay, config.scrub_bytes) = (Duration::ZERO, 0);
+    (config.reclaim_delay, config.entries_late, config.scrub_bytes) = (Duration::ZERO, Duration::ZERO, 0);
     let seen = view.clone();
     config.view = Arc::new(move || seen.lock().clone());
     let rounds = Arc::new(Rounds::new(controller.clone(), config.clone()));
