@@ -291,7 +291,7 @@ impl Rounds {
         let (access, config) = (&self.access, &self.config);
         let leads = (self.config.leads)();
         if leads {
-            first.note(seal::seal(access, config, &mut state.sealing, &mut state.repairs, report).await)?;
+            first.note(seal::seal(access, &mut state.sealing, &mut state.repairs, report).await)?;
         }
         if self.compare_is_due(state) {
             self.compare_again.store(false, Ordering::Relaxed);

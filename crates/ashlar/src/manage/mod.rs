@@ -43,8 +43,11 @@ pub struct Manager {
     /// The disks as they are just now.
     pub viewer: Arc<Viewer>,
     /// The code of buckets that do not say, as the curator has it, and its delay in milliseconds.
-    pub erasure: fn(&View) -> (Option<(u8, u8)>, u64),
+    pub erasure: CodeOfCluster,
 }
+
+/// The code of buckets that leave it to the cluster, by what the cluster is just now, and its delay in milliseconds.
+pub type CodeOfCluster = fn(&View) -> (Option<(u8, u8)>, u64);
 
 /// What is known of the cluster at one position.
 struct Scene {

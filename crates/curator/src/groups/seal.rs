@@ -1,18 +1,17 @@
 //! Groups of ended sessions are sealed, and open ones that lost a replica; replicas that did not answer are asked again; those that
 //! hold less are to be repaired. The sessions of removed nodes are fenced.
 //!
-//! Promises: nothing stays open after a restart (rule R23), nor with a replica on a disk that is lost or on a node that is down: what
-//! was acknowledged there is copied only once the group is sealed. To its writer, if it lives, that is a fence like any other: it
-//! goes on in another group. A late answer only adds. Refuses to know: who owns what.
+//! Promises: nothing stays open after a restart (rule R23), nor with a replica on a disk that is lost: what was acknowledged there is
+//! copied only once the group is sealed. To its writer, if it lives, that is a fence like any other: it goes on in another group. Where
+//! copies are planned (`plan`) that is the planner's, which asks the writer first. A late answer only adds. Refuses to know: who owns
+//! what.
 
 use super::Patience;
 use super::repair::Repairs;
 use crate::access::Access;
-use crate::config::Config;
 use crate::error::CuratorError;
 use crate::limits;
 use crate::rounds::RoundReport;
-use crate::view::{Health, View};
 use extent_store::FenceError;
 use metadata::command::{Outcome, RootCommand, ShardCommand};
 use metadata::read::{ReadError, root, shard};
@@ -37,15 +36,13 @@ struct Due {
 
 pub(crate) async fn seal(
     access: &Access,
-    config: &Config,
     patience: &mut Patience,
     repairs: &mut Repairs,
     report: &mut RoundReport,
 ) -> Result<(), CuratorError> {
     fence_removed(access).await?;
     let (lost, planned) = (lost(access).await?, access.plans_copies());
-    let view = (config.view)();
-    let due = access.read(move |read| due(read, &lost, planned, &view)).await?;
+    let due = access.read(move |read| due(read, &lost, planned)).await?;
     let now = access.now();
     let unsealed = due.unsealed.into_iter().filter(|(group, _)| !patience.waits(*group, now));
     for (group, generation) in unsealed.take(limits::GROUPS_PER_ROUND).collect::<Vec<_>>() {
@@ -92,21 +89,21 @@ async fn lost(access: &Access) -> Result<BTreeSet<DiskId>, CuratorError> {
 }
 
 /// Where copies are planned, those of lost disks are made anew by all nodes at once; what is left here is what has no copy elsewhere.
-fn due(read: &dyn Read, lost: &BTreeSet<DiskId>, planned: bool, view: &View) -> Result<Due, ReadError> {
-    let is_gone = |r: &Replica| lost.contains(&r.disk) || view.is_lost(r.disk) || is_down(view, r.disk);
+fn due(read: &dyn Read, lost: &BTreeSet<DiskId>, planned: bool) -> Result<Due, ReadError> {
+    let is_lost = |r: &Replica| lost.contains(&r.disk);
     let mut due = Due::default();
     for row in root::groups(read) {
         let (group, record) = row?;
         match record.state {
             GroupState::Open | GroupState::Sealing => {
                 let (node, session) = record.writer;
-                // A session that lives seals its own, unless it has nothing more to write and does not see what it lost.
-                if root::session(read, node)? > session || record.replicas.iter().any(is_gone) {
+                // A session that lives seals its own, unless it has nothing more to write and does not see what it lost; whoever
+                // plans copies asks it first, for it knows best what is in it.
+                if root::session(read, node)? > session || (!planned && record.replicas.iter().any(is_lost)) {
                     due.unsealed.push((group, record.generation));
                 }
             }
             GroupState::Sealed => {
-                let is_lost = |r: &Replica| lost.contains(&r.disk);
                 let mine = !planned || record.replicas.iter().all(is_lost);
                 let short = |r: &&Replica| {
                     (mine && is_lost(r)) || matches!(r.state, ReplicaState::Holds(bytes) if bytes < record.length)
@@ -120,10 +117,6 @@ fn due(read: &dyn Read, lost: &BTreeSet<DiskId>, planned: bool, view: &View) -> 
         }
     }
     Ok(due)
-}
-
-fn is_down(view: &View, disk: DiskId) -> bool {
-    view.disk(disk).is_some_and(|disk| disk.health == Health::Down && !disk.awaited)
 }
 
 /// A removed node says nothing more: its sessions ended with it, and no shard waits for what it may have proposed.
